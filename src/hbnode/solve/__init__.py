@@ -1,0 +1,13 @@
+"""HOW it is integrated: solvers, gradients and counts. The only place that imports diffrax."""
+
+from .adjoints import Checkpointed as Checkpointed
+from .adjoints import ContinuousAdjoint as ContinuousAdjoint
+from .adjoints import DiscreteAdjoint as DiscreteAdjoint
+from .nystrom import Nystrom4 as Nystrom4
+from .nystrom import Nystrom5 as Nystrom5
+from .nystrom import Nystrom6 as Nystrom6
+from .nystrom import Nystrom8 as Nystrom8
+from .solution import RESULTS as RESULTS
+from .solution import Solution as Solution
+from .solution import Stats as Stats
+from .solve import solve as solve
