@@ -39,7 +39,7 @@ venv: $(VENV)/installed-dev  ## the virtual environment for development, in .ven
 lint: $(VENV)/installed-dev  ## ruff and pyright, which change nothing
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/installed-dev  ## what ruff can mend by itself
 	$(BIN)/ruff check --fix

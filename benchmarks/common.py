@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 from collections.abc import Callable
 
 import diffrax
 import equinox as eqx
-import hbnode
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+
+import hbnode
 
 jax.config.update("jax_enable_x64", True)
 
@@ -38,7 +40,7 @@ class Net(eqx.Module):
     def __init__(self, sizes, activation, key):
         self.activation = activation
         self.layers = []
-        for n, m in zip(sizes[:-1], sizes[1:], strict=True):
+        for n, m in itertools.pairwise(sizes):
             key, k1, k2 = jax.random.split(key, 3)
             bound = 1 / np.sqrt(n)
             self.layers.append(

@@ -15,11 +15,12 @@ import json
 import common
 import diffrax
 import equinox as eqx
-import hbnode
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+
+import hbnode
 
 PROBLEMS = [("tanh", 1.0), ("tanh", 8.0), ("elu", 1.0), ("elu", 8.0)]
 SOLVERS = {
@@ -103,7 +104,9 @@ def draw(results: dict, path: str) -> None:
     import matplotlib.pyplot as plt
 
     colours = dict(
-        zip(SOLVERS, ["#000000", "#999999", "#0072B2", "#E69F00", "#CC79A7", "#009E73"], strict=True)
+        zip(
+            SOLVERS, ["#000000", "#999999", "#0072B2", "#E69F00", "#CC79A7", "#009E73"], strict=True
+        )
     )
     markers = dict(zip(SOLVERS, "os^vD*", strict=True))
     fig, axes = plt.subplots(
@@ -133,7 +136,9 @@ def draw(results: dict, path: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--figure", help="where to draw the diagrams (SVG, PDF or PNG)")
     parser.add_argument("--json", help="where to write all points")
     args = parser.parse_args()

@@ -3,11 +3,12 @@
 import itertools
 
 import diffrax
-import hbnode
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+import hbnode
 from problems import FAMILIES, arguments, initial_state, parameters
 
 CALLS = []
@@ -58,12 +59,14 @@ def calls():
 def program(family, solver, gradient, with_dt0, ts=(0.0, 1.0)):
     dynamics = counted(family)
 
+    tol = 1e-2 if solver == "Heun" else 1e-5
+
     def run(y0, probe, stiff):
         args = arguments() | {"stiff": stiff}
         sol = hbnode.solve(
             dynamics, y0, jnp.array(ts), args=args, solver=SOLVERS[solver],
             gradient=GRADIENTS[gradient], dt0=0.4 if with_dt0 else None,
-            rtol=1e-4, atol=1e-4, probe=probe, max_steps=2000,
+            rtol=tol, atol=tol, probe=probe, max_steps=2000,
         )  # fmt: skip
         return sum(jnp.sum(y[-1]) for y in jax.tree.leaves(sol.ys)), sol.stats
 
@@ -76,7 +79,7 @@ def test_forward(family, solver, with_dt0):
     run = jax.jit(program(family, solver, "discrete", with_dt0))
     y0 = initial_state(family)
     seen = set()
-    for stiff in (1.0, 30.0):
+    for stiff in (1.0, 200.0):
         calls()
         _, stats = jax.block_until_ready(run(y0, 0.0, stiff))
         assert calls() == stats.nfe
@@ -86,10 +89,12 @@ def test_forward(family, solver, with_dt0):
 
 
 BACKWARD = [
-    (family, solver, with_dt0)
-    for family, solver in FAMILY_SOLVERS
-    for with_dt0 in (False, True)
-    if solver not in ("Tsit5", "Nystrom5") and (not with_dt0 or family in ("NODE", "HBNODE"))
+    *((family, "Dopri5", False) for family in FAMILIES),
+    *(("HBNODE", solver, False) for solver in ("Heun", "Nystrom4", "Nystrom6", "Nystrom8")),
+    ("GHBNODE-identity", "Nystrom5", False),
+    ("NODE", "Heun", True),
+    ("HBNODE", "Dopri5", True),
+    ("HBNODE", "Nystrom8", True),
 ]
 
 
@@ -99,7 +104,7 @@ def test_backward(family, solver, with_dt0, gradient):
     """What the gradient of `probe` says is what the host saw."""
     run = program(family, solver, gradient, with_dt0)
     both = jax.jit(jax.value_and_grad(run, argnums=(0, 1), has_aux=True))
-    for stiff in (1.0, 30.0):
+    for stiff in (1.0, 200.0):
         calls()
         (_, stats), (_, backward) = jax.block_until_ready(both(initial_state(family), 0.0, stiff))
         assert calls() == stats.nfe + backward
@@ -138,6 +143,7 @@ def test_under_vmap_each_sample_has_its_own_counts(solver, gradient):
     (_, stats), (_, n) = jax.jit(jax.vmap(both))(y0, jnp.zeros(3), stiff)
     assert stats.nfe.tolist() == forward and n.tolist() == backward
     assert len(set(forward)) > 1
+
     # a probe that all samples share collects the sum
     def total(probe):
         return jnp.sum(jax.vmap(lambda y, s: run(y, probe, s)[0])(y0, stiff))

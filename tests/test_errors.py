@@ -4,12 +4,13 @@ import warnings
 
 import diffrax
 import equinox as eqx
-import hbnode
 import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
+
+import hbnode
 from hbnode.solve import RESULTS
 
 H = jnp.array([1.0, 2.0])
@@ -31,7 +32,11 @@ def solve(dynamics=HB, y0=(H, H), ts=(0.0, 1.0), **options):
 
 WRONG = {
     "h for (h, m)": (dict(y0=H), TypeError, r"pair \(h0, m0\).*zeros_like"),
-    "(h, m) for h": (dict(dynamics=hbnode.NODE(FIELD)), TypeError, "y0 must be one array.*length 2"),
+    "(h, m) for h": (
+        dict(dynamics=hbnode.NODE(FIELD)),
+        TypeError,
+        "y0 must be one array.*length 2",
+    ),
     "h for (h, v)": (dict(dynamics=hbnode.SONODE(FIELD), y0=H), TypeError, r"pair \(h0, v0\)"),
     "triple": (dict(y0=(H, H, H)), TypeError, "length 3"),
     "shapes of h and m": (dict(y0=(H, jnp.ones(3))), ValueError, r"\(2,\) and \(3,\)"),
@@ -48,14 +53,22 @@ WRONG = {
         TypeError,
         "dtype float32",
     ),
-    "f is a pair": (dict(dynamics=hbnode.HBNODE(lambda t, h, args: (h, h))), TypeError, "one array"),
+    "f is a pair": (
+        dict(dynamics=hbnode.HBNODE(lambda t, h, args: (h, h))),
+        TypeError,
+        "one array",
+    ),
     "gate's shape": (
         dict(dynamics=hbnode.GHBNODE(FIELD, gate=lambda m: jnp.sum(m))),
         ValueError,
         "`gate` must be elementwise",
     ),
     "ts constant": (dict(ts=(0.0, 0.0)), ValueError, "`ts` must be finite and strictly"),
-    "ts zigzag": (dict(ts=(0.0, 1.0, 0.5)), ValueError, "strictly increasing or strictly decreasing"),
+    "ts zigzag": (
+        dict(ts=(0.0, 1.0, 0.5)),
+        ValueError,
+        "strictly increasing or strictly decreasing",
+    ),
     "ts nan": (dict(ts=(0.0, np.nan)), ValueError, "`ts` must be finite.*nan"),
     "ts infinite": (dict(ts=(0.0, np.inf)), ValueError, "`ts` must be finite"),
     "ts a number": (dict(ts=1.0), TypeError, r"\[0.0, 1.0\]"),
@@ -66,7 +79,11 @@ WRONG = {
     "rtol a vector": (dict(rtol=np.ones(2)), TypeError, "`rtol` must be a number"),
     "dt0 zero": (dict(dt0=0.0), ValueError, "`dt0` must be finite and not zero"),
     "dt0 infinite": (dict(dt0=np.inf), ValueError, "`dt0`"),
-    "max_steps": (dict(max_steps=0), ValueError, "`max_steps` must be a positive whole number, got 0"),
+    "max_steps": (
+        dict(max_steps=0),
+        ValueError,
+        "`max_steps` must be a positive whole number, got 0",
+    ),
     "solver class": (dict(solver=diffrax.Dopri5), TypeError, r"Dopri5\(\) with parentheses"),
     "implicit solver": (dict(solver=diffrax.Kvaerno5()), TypeError, "Kvaerno5"),
     "Euler": (dict(solver=diffrax.Euler()), ValueError, "say which with `dt0`"),
@@ -86,7 +103,11 @@ CONSTRUCTION = {
     "gamma": (lambda: hbnode.HBNODE(FIELD, gamma=-0.1), ValueError, "`gamma`.*-0.1.*Damping"),
     "gamma array": (lambda: hbnode.HBNODE(FIELD, gamma=jnp.array(-1.0)), ValueError, "`gamma`"),
     "gamma vector": (lambda: hbnode.HBNODE(FIELD, gamma=jnp.ones(2)), ValueError, "scalar"),
-    "gamma text": (lambda: hbnode.HBNODE(FIELD, gamma="big"), TypeError, "`gamma` must be a number"),
+    "gamma text": (
+        lambda: hbnode.HBNODE(FIELD, gamma="big"),
+        TypeError,
+        "`gamma` must be a number",
+    ),
     "xi": (lambda: hbnode.GHBNODE(FIELD, xi=-2.0), ValueError, "`xi`.*-2.0.*Restoring"),
     "gate": (lambda: hbnode.GHBNODE(FIELD, gate=None), TypeError, "`gate`"),
     "epsilon": (lambda: hbnode.Damping(epsilon=0.0), ValueError, "`epsilon`"),
@@ -151,7 +172,7 @@ def test_a_field_that_returns_nan_says_where(solver, jit):
 
 def test_nan_at_the_start():
     dynamics = hbnode.HBNODE(lambda t, h, args: h * jnp.nan)
-    with pytest.raises(RuntimeError, match="t = 0. The field returned NaN"):
+    with pytest.raises(RuntimeError, match=r"t = 0\. The field returned NaN"):
         solve(dynamics)
     assert solve(dynamics, throw=False).stats.accepted == 0
 
@@ -199,9 +220,7 @@ def test_one_sample_fails_the_others_go_on():
 def test_gradient_of_a_failed_solve_is_not_silently_wrong():
     def loss(c, gradient):
         dynamics = hbnode.NODE(lambda t, h, args: c * h**2)
-        sol = hbnode.solve(
-            dynamics, jnp.array([1.0]), [0.0, 2.0], throw=False, gradient=gradient
-        )
+        sol = hbnode.solve(dynamics, jnp.array([1.0]), [0.0, 2.0], throw=False, gradient=gradient)
         return jnp.sum(sol.ys[-1])
 
     value, slope = jax.value_and_grad(loss)(jnp.array(1.0), hbnode.ContinuousAdjoint())
@@ -248,8 +267,22 @@ def test_dynamics_of_wrong_arguments_keep_their_own_error():
 
 
 def test_coefficients_may_be_traced():
-    grad = jax.jit(
-        jax.grad(lambda g: jnp.sum(solve(hbnode.HBNODE(FIELD, gamma=g)).ys[0][-1]))
-    )(jnp.array(0.3))
+    grad = jax.jit(jax.grad(lambda g: jnp.sum(solve(hbnode.HBNODE(FIELD, gamma=g)).ys[0][-1])))(
+        jnp.array(0.3)
+    )
     assert jnp.isfinite(grad)
     assert eqx.is_array(grad)
+
+
+def test_known_coefficients_inside_jit():
+    """A γ that is an array, but known, in a function that is being traced."""
+    gamma = jnp.array(0.3)
+
+    @jax.jit
+    def run(y0):
+        return solve(hbnode.HBNODE(FIELD, gamma=gamma), y0).ys[0][-1]
+
+    assert jnp.all(jnp.isfinite(run((H, H))))
+    negative = jnp.array(-0.3)
+    with pytest.raises(ValueError, match="`gamma`"):
+        jax.jit(lambda y0: solve(hbnode.HBNODE(FIELD, gamma=negative), y0))((H, H))

@@ -1,15 +1,17 @@
 """Gradients against central differences of tight solves, for every way to get them."""
 
+import itertools
 from functools import cache
 
 import diffrax
 import equinox as eqx
-import hbnode
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+
+import hbnode
 from problems import FAMILIES, LINEAR, arguments, initial_state, parameters, reference_flow
 
 GRADIENTS = {
@@ -142,7 +144,7 @@ def test_discrete_adjoint_is_autodiff_through_the_steps(family, solver, gradient
 
     solver = {**RUNGE_KUTTA, **NYSTROM}[solver]
     z = inputs(family) | {"ts": jnp.array([0.1, 1.0])}
-    options = dict(solver=solver, gradient=gradient, rtol=1e-5, atol=1e-5)
+    options = dict(solver=solver, gradient=gradient, rtol=1e-5, atol=1e-5, dt0=0.05)
     record = _accepted_grid(z, family, options)
 
     def unrolled(z):
@@ -151,7 +153,7 @@ def test_discrete_adjoint_is_autodiff_through_the_steps(family, solver, gradient
         nodes = [z["ts"][0], *record[1:-1], z["ts"][1]]
         y = z["y0"]
         f = stepper.system.evaluate(nodes[0], y)
-        for a, b in zip(nodes[:-1], nodes[1:], strict=True):
+        for a, b in itertools.pairwise(nodes):
             step = stepper.step(a, b - a, y, f)
             y, f = step.y, step.f
         return weigh(jax.tree.map(lambda a, b: jnp.stack([a, b]), z["y0"], y))
@@ -160,7 +162,7 @@ def test_discrete_adjoint_is_autodiff_through_the_steps(family, solver, gradient
     want = jax.jit(jax.value_and_grad(unrolled))(z)
     for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
-    assert len(record) > 4
+    assert len(record) > 3
 
 
 def _accepted_grid(z, family, options):
@@ -171,7 +173,9 @@ def _accepted_grid(z, family, options):
 
     dynamics = FAMILIES[family](z["theta"]).resolve()
     tolerances = Tolerances(jnp.array(options["rtol"]), jnp.array(options["atol"]))
-    settings = Settings(options["solver"], tolerances, None, RESULTS.successful, 64, True)
+    settings = Settings(
+        options["solver"], tolerances, jnp.array(options["dt0"]), RESULTS.successful, 64, True
+    )
     _, run = solve_forward(Inputs(dynamics, z["y0"], z["ts"], z["args"], None), settings, 64)
     n = int(run.accepted)
     return [*run.record.ts[:n], z["ts"][-1]]
@@ -197,9 +201,7 @@ def test_closed_over_values(gradient, jit):
     """A field, a gate and a γ that are closures: no silent zero."""
 
     def ours(w, g, s):
-        dynamics = hbnode.GHBNODE(
-            lambda t, h, args: w * h, gamma=g, xi=0.3, gate=lambda m: m * s
-        )
+        dynamics = hbnode.GHBNODE(lambda t, h, args: w * h, gamma=g, xi=0.3, gate=lambda m: m * s)
         sol = hbnode.solve(
             dynamics, (jnp.ones(2), jnp.full(2, 0.5)), [0.0, 1.0],
             gradient=GRADIENTS[gradient], rtol=1e-9, atol=1e-9,
@@ -253,9 +255,7 @@ def test_inside_a_larger_model():
 
     k1, k2 = jax.random.split(jax.random.key(0))
     mlp = eqx.nn.MLP(2, 2, 14, 2, key=k1)
-    model = Model(
-        eqx.nn.Linear(2, 2, key=k2), hbnode.HBNODE(lambda t, h, args: jax.vmap(mlp)(h))
-    )
+    model = Model(eqx.nn.Linear(2, 2, key=k2), hbnode.HBNODE(lambda t, h, args: jax.vmap(mlp)(h)))
     # the field is a closure over mlp's arrays, which are not differentiated here
     x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
 
@@ -287,7 +287,9 @@ def test_continuous_adjoint_with_its_own_solver_and_tolerance():
     z = inputs("HBNODE")
     adjoint = hbnode.ContinuousAdjoint(solver=diffrax.Tsit5(), rtol=1e-10, atol=1e-10)
     got = jax.grad(
-        lambda z: loss(z, "HBNODE", solver=hbnode.Nystrom6(), gradient=adjoint, rtol=1e-9, atol=1e-9)
+        lambda z: loss(
+            z, "HBNODE", solver=hbnode.Nystrom6(), gradient=adjoint, rtol=1e-9, atol=1e-9
+        )
     )(z)
     want = reference("HBNODE")
     for key in ("theta", "y0"):

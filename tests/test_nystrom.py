@@ -4,11 +4,12 @@ from fractions import Fraction
 from functools import cache
 
 import diffrax
-import hbnode
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+import hbnode
 
 PAIRS = {
     "Nystrom4": (hbnode.Nystrom4(), 4, 3),
@@ -22,7 +23,7 @@ pairs = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
 # The order conditions, from scratch. Expanding y'' = g(t, y) along the solution gives one
 # elementary differential for each tree (k, children): a node g with k derivatives in the direction
 # (1, y') and one subtree for each derivative in a direction y − y0 − s y'. Over the exact solution
-# the node grows like s^degree with a rational factor; over the stages it is a polynomial in c and A.
+# the node grows like s^degree with a rational factor; over the stages it is a polynomial in c, A.
 
 
 @cache
@@ -118,12 +119,12 @@ def forced(t, h, args):
 def test_observed_order(pair, gamma):
     """Steps of one size, against a solve at 1e-14 by a Runge–Kutta method."""
     from hbnode.solve.nystrom.stepper import NystromStepper
-    from hbnode.solve.systems import ForwardNystromSystem
+    from hbnode.solve.systems import ForwardSystem
 
     solver, order, _ = pair
     dynamics = hbnode.HBNODE(forced, gamma=gamma)
     y0 = (jnp.array([1.0, -0.5]), jnp.array([0.3, 0.8]))
-    stepper = NystromStepper(solver, ForwardNystromSystem(dynamics, None))
+    stepper = NystromStepper(solver, ForwardSystem(dynamics, None))
 
     @jax.jit
     def march(steps):

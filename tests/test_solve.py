@@ -2,11 +2,12 @@
 
 import diffrax
 import equinox as eqx
-import hbnode
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+import hbnode
 from hbnode.solve import RESULTS
 from problems import FAMILIES, LINEAR, OSCILLATORS, arguments, initial_state, parameters
 

@@ -1,7 +1,5 @@
 """What every family of neural ODEs has: a field, a state, and a rate of change."""
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,10 +10,12 @@ from jaxtyping import Array, PyTree
 
 class NystromForm(NamedTuple):
     """The coefficients of h'' + γ h' = f(t, h) − ξ h, an equation whose right-hand side is free
-    of the velocity once the damping is transformed away (see `hbnode.solve.nystrom`)."""
+    of the velocity once the damping is transformed away (see `hbnode.solve.nystrom`), and the pace
+    of each sample where they differ (see [`Paced`][])."""
 
     gamma: Any
     xi: Any
+    pace: Any = None
 
 
 class AbstractDynamics(eqx.Module):
@@ -48,7 +48,7 @@ class AbstractDynamics(eqx.Module):
         return self.rate(y, self.evaluate(t, y, args))
 
     @abc.abstractmethod
-    def resolve(self) -> AbstractDynamics:
+    def resolve(self) -> "AbstractDynamics":
         """The same dynamics with γ and ξ as numbers."""
 
     @abc.abstractmethod

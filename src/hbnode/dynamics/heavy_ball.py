@@ -16,7 +16,7 @@ from .parameters import Damping, Restoring, cast_like, check_coefficient, coeffi
 
 @final
 class HBNODE(AbstractDynamics):
-    r"""A heavy-ball neural ODE (paper, eqs. 8 and 9),
+    r"""A heavy-ball neural ODE (paper, eqs. 9 and 10),
 
     $$h'(t) = m(t), \qquad m'(t) = -\gamma\, m(t) + f(t, h),$$
 
@@ -60,7 +60,7 @@ class HBNODE(AbstractDynamics):
 
 @final
 class GHBNODE(AbstractDynamics):
-    r"""A generalised heavy-ball neural ODE (paper, eq. 14),
+    r"""A generalised heavy-ball neural ODE (paper, eq. 15),
 
     $$h'(t) = \sigma(m(t)), \qquad m'(t) = -\gamma\, m(t) + f(t, h) - \xi\, h(t).$$
 

@@ -8,16 +8,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 
 def _as_float_array(x, name: str) -> Array:
-    x = jnp.asarray(x)
-    if x.ndim != 0:
-        raise ValueError(f"`{name}` must be a scalar, got an array of shape {x.shape}.")
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        x = x.astype(jnp.result_type(float))
-    return x
+    if jnp.ndim(x) != 0:
+        raise ValueError(f"`{name}` must be a scalar, got an array of shape {jnp.shape(x)}.")
+    dtype = jnp.result_type(x)
+    # with a dtype, because a weakly typed leaf would make a training step compile twice
+    return jnp.asarray(x, dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float))
 
 
 @final
@@ -73,6 +73,11 @@ class Restoring(eqx.Module):
         return jax.nn.softplus(self.chi)
 
 
+def is_concrete(*values) -> bool:
+    """Whether all values are known now, not only when the compiled program runs."""
+    return not any(isinstance(x, Tracer) for x in values)
+
+
 def check_coefficient(x, name: str, learnable: type):
     """Returns `x` as a `learnable`, a float (fixed) or a scalar array, or says what is wrong.
 
@@ -82,19 +87,19 @@ def check_coefficient(x, name: str, learnable: type):
     if isinstance(x, learnable):
         return x
     if isinstance(x, (int, float, np.number)) and not isinstance(x, bool):
-        x = float(x)
+        number = x = float(x)
     elif isinstance(x, (jax.Array, np.ndarray)):
-        x = _as_float_array(x, name)
+        number, x = x, _as_float_array(x, name)
     else:
         raise TypeError(
             f"`{name}` must be a number, a scalar array or hbnode.{learnable.__name__}(...); "
             f"got {x!r}."
         )
-    concrete = isinstance(x, (float, jax.Array)) and not isinstance(x, jax.core.Tracer)
-    if concrete and not (np.isfinite(x) and x >= 0):
+    # numpy, because inside jit even operations on known values are traced
+    if is_concrete(number) and not (np.isfinite(np.asarray(number)) and np.asarray(number) >= 0):
         raise ValueError(
-            f"`{name}` must be finite and not negative, got {float(x)}. To learn it under that "
-            f"constraint pass {name}=hbnode.{learnable.__name__}(...)."
+            f"`{name}` must be finite and not negative, got {float(number)}. To learn it under "
+            f"that constraint pass {name}=hbnode.{learnable.__name__}(...)."
         )
     return x
 

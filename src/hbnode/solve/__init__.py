@@ -1,5 +1,8 @@
 """HOW it is integrated: solvers, gradients and counts. The only place that imports diffrax."""
 
+from diffrax import Dopri5 as Dopri5
+
+from .adjoints import AbstractGradient as AbstractGradient
 from .adjoints import Checkpointed as Checkpointed
 from .adjoints import ContinuousAdjoint as ContinuousAdjoint
 from .adjoints import DiscreteAdjoint as DiscreteAdjoint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import NamedTuple, cast, final
 
 import diffrax
 import equinox as eqx
@@ -55,7 +55,7 @@ class RungeKutta(AbstractStepper):
         self.interpolation = solver.interpolation_cls if own else _hermite
         self.evaluations = len(self.tableau.c) - 1
         self.adaptive = self.tableau.b_error is not None
-        self.error_order = int(solver.error_order(None)) if self.adaptive else 0
+        self.error_order = cast(int, solver.error_order(None)) if self.adaptive else 0
 
     def step(self, t, dt, y, f):
         c, a, b_error = self.tableau

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import diffrax
 import equinox as eqx
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
-from ..dynamics import GHBNODE, AbstractDynamics
+from ..dynamics import GHBNODE, AbstractDynamics, Paced
 from ..dynamics.heavy_ball import identity, is_identity
 from . import validation
 from .adjoints import AbstractGradient, ContinuousAdjoint, DiscreteAdjoint
@@ -19,7 +20,6 @@ from .control import Tolerances
 from .failure import raise_on_failure
 from .nystrom import Nystrom4, Nystrom8
 from .solution import Solution, Stats
-
 
 # Above this damping the transformed equation grows so fast within a step that a Runge–Kutta pair
 # needs fewer evaluations; measured on an oscillator, see docs/benchmarks.md.
@@ -102,6 +102,7 @@ def solve(
             f"got {gradient!r}."
         )
     if isinstance(gradient, ContinuousAdjoint):
+        validation.check_one_clock(dynamics, gradient.solver or solver)
         if gradient.solver is not None:
             validation.check_solver(gradient.solver, dynamics, dt0, "ContinuousAdjoint.solver")
         if not (gradient.rtol is None and gradient.atol is None):
@@ -136,8 +137,14 @@ def _solve(
 def _hoist(dynamics: AbstractDynamics, t: Array, y0: PyTree, args: PyTree) -> AbstractDynamics:
     """The dynamics with all that its functions close over made explicit, so that it is
     differentiated like any other argument, and with each function traced only once."""
+    if isinstance(dynamics, Paced):
+        return Paced(_hoist(dynamics.dynamics, t, y0, args), dynamics.pace)
     state = dynamics.field_state(y0)
-    parts = {"field": eqx.filter_closure_convert(dynamics.field, t, state, args)}
+
+    def field(t, h, args):  # a closure, since equinox leaves functions without one as they are
+        return dynamics.field(t, h, args)
+
+    parts: dict[str, Callable] = {"field": eqx.filter_closure_convert(field, t, state, args)}
     if isinstance(dynamics, GHBNODE):
         gate = dynamics.gate
         parts["gate"] = identity if is_identity(gate) else eqx.filter_closure_convert(gate, y0[1])

@@ -8,10 +8,8 @@ sample is done; finished samples are masked, so that no buffer is copied.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import diffrax
-import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
@@ -71,15 +69,16 @@ def run(
     dt0: Array | None,
     max_steps: int,
     f0: PyTree = None,
-    result: RESULTS = RESULTS.successful,
+    result: RESULTS | None = None,
     record: Record | None = None,
     q0: PyTree = None,
     control_q: bool = False,
 ) -> Trajectory:
-    """Integrates from ts[0] to ts[-1], saving by interpolation at the times between.
+    """Integrates from ts[0] to ts[-1], saving the states at the times between: by interpolation,
+    or by landing on them where the stepper does that.
 
-    Interpolated, that is, unless the stepper lands on them. `ts` must be monotone. A `result` other than successful means that there is nothing to do.
-    The evaluation `f0` at the start is made, and counted, here unless it is given. With
+    `ts` must be monotone. A `result` that is given and not successful means that there is nothing
+    to do. The evaluation `f0` at the start is made, and counted, here unless it is given. With
     `control_q` the quadratures, which start at `q0`, are part of the error norm.
     """
     system = stepper.system
@@ -98,7 +97,9 @@ def run(
     else:
         dt = direction * jnp.abs(dt0)
     starts = all_finite(y0, f0)
-    result = _where_successful(result, ~starts, RESULTS.field_not_finite)
+    result = _where_successful(
+        RESULTS.successful if result is None else result, ~starts, RESULTS.field_not_finite
+    )
 
     def active(carry: _Carry) -> Array:
         return (carry.result == RESULTS.successful) & (carry.t != t1)
@@ -129,7 +130,7 @@ def run(
             keep = finite = all_finite(step.y, step.f)
             proposed, controller = carry.dt, carry.controller
 
-        keep = keep & busy
+        keep = jnp.logical_and(keep, busy)
         t_next = jnp.where(landing, target, t + dt)
         record, ys, saved = carry.record, carry.ys, carry.saved
         if record is not None:
@@ -192,7 +193,7 @@ def run(
     )  # fmt: skip
 
 
-def _where_successful(old: RESULTS, pred: Array, new: RESULTS) -> RESULTS:
+def _where_successful(old: Any, pred: Array, new: Any) -> RESULTS:
     return RESULTS.where((old == RESULTS.successful) & pred, new, old)
 
 

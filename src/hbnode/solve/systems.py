@@ -47,28 +47,16 @@ class AbstractNystromSystem(AbstractSystem):
         """One scalar for each leaf of the positions."""
 
     @abc.abstractmethod
+    def pace(self) -> Array | None:
+        """How fast the clock of each sample goes; `None` where all go alike."""
+
+    @abc.abstractmethod
     def acceleration(self, position: PyTree, f: PyTree) -> PyTree:
         """The right-hand side, without the damping."""
 
 
-class ForwardSystem(AbstractSystem):
-    """The dynamics themselves."""
-
-    dynamics: AbstractDynamics
-    args: PyTree
-
-    def evaluate(self, t, y):
-        return self.dynamics.evaluate(t, y, self.args)
-
-    def rate(self, y, f):
-        return self.dynamics.rate(y, f)
-
-    def integrand(self, t, y, f):
-        return None
-
-
-class ForwardNystromSystem(AbstractNystromSystem):
-    """Dynamics in their Nyström form: h'' + γ h' = f(t, h) − ξ h."""
+class ForwardSystem(AbstractNystromSystem):
+    """The dynamics themselves; where they have a Nyström form, h'' + γ h' = f(t, h) − ξ h."""
 
     dynamics: AbstractDynamics
     args: PyTree
@@ -84,6 +72,9 @@ class ForwardNystromSystem(AbstractNystromSystem):
 
     def damping(self):
         return self.dynamics.nystrom_form().gamma
+
+    def pace(self):
+        return self.dynamics.nystrom_form().pace
 
     def acceleration(self, position, f):
         xi = self.dynamics.nystrom_form().xi

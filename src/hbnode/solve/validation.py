@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import diffrax
 import jax
@@ -11,15 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ..dynamics import AbstractDynamics
-from ..dynamics.parameters import coefficient_value
+from ..dynamics import AbstractDynamics, Paced
+from ..dynamics.paced import unpaced
+from ..dynamics.parameters import coefficient_value, is_concrete
 from .nystrom import AbstractNystrom
 from .solution import RESULTS
-
-
-def concrete(*arrays) -> bool:
-    """Whether all values are known now, not only when the compiled program runs."""
-    return not any(isinstance(x, jax.core.Tracer) for x in arrays)
 
 
 def check_dynamics(dynamics) -> None:
@@ -54,6 +51,14 @@ def check_solver(solver, dynamics: AbstractDynamics, dt0, name: str = "solver") 
         )
 
 
+def check_one_clock(dynamics: AbstractDynamics, solver) -> None:
+    if isinstance(dynamics, Paced) and isinstance(solver, AbstractNystrom):
+        raise ValueError(
+            "ContinuousAdjoint by a Nyström pair needs all samples on one clock, and `dynamics` is "
+            "Paced. Use DiscreteAdjoint(), or ContinuousAdjoint(solver=diffrax.Dopri5())."
+        )
+
+
 def check_field(dynamics: AbstractDynamics, t, y0: PyTree, args: PyTree) -> None:
     """Traces the field once, without running it, and compares shapes."""
     like = jax.eval_shape(lambda: jax.tree.leaves(y0)[0])
@@ -61,8 +66,7 @@ def check_field(dynamics: AbstractDynamics, t, y0: PyTree, args: PyTree) -> None
     family = type(dynamics).__name__
     if not (hasattr(out, "shape") and hasattr(out, "dtype")):
         raise TypeError(
-            f"{family}: the field must return one array shaped like h, got a "
-            f"{type(out).__name__}."
+            f"{family}: the field must return one array shaped like h, got a {type(out).__name__}."
         )
     if out.shape != like.shape:
         raise ValueError(
@@ -77,28 +81,28 @@ def check_field(dynamics: AbstractDynamics, t, y0: PyTree, args: PyTree) -> None
 
 
 def check_gate(dynamics: AbstractDynamics, y0: PyTree) -> None:
-    gate: Callable | None = getattr(dynamics, "gate", None)
+    gate: Callable | None = getattr(unpaced(dynamics), "gate", None)
     if gate is None:
         return
     m = jax.eval_shape(lambda: y0[1])
     out = jax.eval_shape(gate, m)
     if getattr(out, "shape", None) != m.shape or out.dtype != m.dtype:
-        raise ValueError(
-            f"`gate` must be elementwise: it returned {out} for a momentum {m}."
-        )
+        raise ValueError(f"`gate` must be elementwise: it returned {out} for a momentum {m}.")
 
 
 def check_times(ts, dtype) -> Array:
     if not isinstance(ts, (jax.Array, np.ndarray, list, tuple)):
-        raise TypeError(f"`ts` must be an array of times, got {ts!r}. Pass for instance [0.0, 1.0].")
+        raise TypeError(
+            f"`ts` must be an array of times, got {ts!r}. Pass for instance [0.0, 1.0]."
+        )
     if isinstance(ts, (list, tuple)):
-        ts = (np if concrete(*jax.tree.leaves(ts)) else jnp).asarray(ts)
+        ts = (np if is_concrete(*jax.tree.leaves(ts)) else jnp).asarray(ts)
     if jnp.ndim(ts) != 1 or jnp.size(ts) == 0:
         raise ValueError(
             "`ts` must be a one-dimensional array of times that begins with the start, got shape "
             f"{jnp.shape(ts)}."
         )
-    if concrete(ts):
+    if is_concrete(ts):
         values = np.asarray(ts).astype(dtype)
         if not times_are_good(values, np):
             raise ValueError(
@@ -117,12 +121,12 @@ def check_tolerances(rtol, atol, dtype, where: str = "") -> tuple[Array, Array]:
     for name, x in (("rtol", rtol), ("atol", atol)):
         if jnp.ndim(x) != 0 or not jnp.issubdtype(jnp.result_type(x), jnp.number):
             raise TypeError(f"`{where}{name}` must be a number, got {x!r}.")
-    if concrete(rtol, atol) and not tolerances_are_good(np.asarray(rtol), np.asarray(atol), np):
+    if is_concrete(rtol, atol) and not tolerances_are_good(np.asarray(rtol), np.asarray(atol), np):
         raise ValueError(
             f"`{where}rtol` and `{where}atol` must be finite and not negative, and one of them "
             f"positive; got rtol={float(rtol)}, atol={float(atol)}."
         )
-    if concrete(rtol, atol) and max(float(rtol), float(atol)) < jnp.finfo(dtype).eps:
+    if is_concrete(rtol, atol) and max(float(rtol), float(atol)) < jnp.finfo(dtype).eps:
         warnings.warn(
             f"The tolerance ({where}rtol={float(rtol):g}, {where}atol={float(atol):g}) is below "
             f"the resolution of {dtype} ({float(jnp.finfo(dtype).eps):.2g}): rounding decides the "
@@ -145,7 +149,7 @@ def check_dt0(dt0, dtype) -> Array | None:
         return None
     if jnp.ndim(dt0) != 0:
         raise ValueError(f"`dt0` must be one step size, got shape {jnp.shape(dt0)}.")
-    if concrete(dt0) and not (np.isfinite(dt0) and dt0 != 0):
+    if is_concrete(dt0) and not (np.isfinite(dt0) and dt0 != 0):
         raise ValueError(f"`dt0` must be finite and not zero, got {dt0}; None chooses it.")
     return jax.lax.stop_gradient(jnp.asarray(dt0, dtype))
 
@@ -157,7 +161,8 @@ def check_max_steps(max_steps) -> None:
 
 def value_faults(dynamics, ts, rtol, atol, dt0) -> RESULTS:
     """The faults of values that only the compiled program sees, as a result code."""
-    result = RESULTS.successful
+    result: Any = RESULTS.successful
+    dynamics = unpaced(dynamics)
     coefficients = [
         coefficient_value(getattr(dynamics, name))
         for name in ("gamma", "xi")

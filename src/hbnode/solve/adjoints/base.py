@@ -19,7 +19,7 @@ from ..runge_kutta import RungeKutta
 from ..solution import RESULTS
 from ..stepper import AbstractStepper
 from ..stepping import Trajectory, run
-from ..systems import ForwardNystromSystem, ForwardSystem
+from ..systems import ForwardSystem
 
 
 class Inputs(NamedTuple):
@@ -71,8 +71,7 @@ def make_stepper(solver, system) -> AbstractStepper:
 
 def forward_stepper(solver, dynamics: AbstractDynamics, args: PyTree) -> AbstractStepper:
     """`solver` applied to the dynamics themselves."""
-    system = ForwardNystromSystem if isinstance(solver, AbstractNystrom) else ForwardSystem
-    return make_stepper(solver, system(dynamics, args))
+    return make_stepper(solver, ForwardSystem(dynamics, args))
 
 
 def solve_forward(
@@ -93,7 +92,9 @@ def solve_forward(
     last = select(done, trajectory.y, jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), y0))
 
     def assemble(first, interior, last):
-        rows = [first[None], last[None]] if interior is None else [first[None], interior, last[None]]
+        rows = (
+            [first[None], last[None]] if interior is None else [first[None], interior, last[None]]
+        )
         return jnp.concatenate(rows)
 
     if ts.size == 1:

@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from ...dynamics import AbstractDynamics
 from ...dynamics.parameters import cast_like
 from ..control import Tolerances, rms_norm
 from ..failure import raise_on_failure
@@ -136,7 +135,8 @@ class AdjointSystem(AbstractSystem):
 class AdjointNystromSystem(AbstractNystromSystem):
     r"""The HBNODE and its adjoint as two heavy balls:
 
-    $$h'' + \gamma h' = f(t, h) - \xi h, \qquad b'' - \gamma b' = b\,(\partial f/\partial h - \xi).$$
+    $$h'' + \gamma h' = f(t, h) - \xi h, \qquad
+      b'' - \gamma b' = b\,(\partial f/\partial h - \xi I).$$
 
     The integral −∫ b·m dt for dL/dγ reads the velocity, which the nodes do not have. From
     d/dt (b·m − b'·h + γ b·h) = b·f − (b ∂f/∂h)·h follows, for any reference time r, s = t − r,
@@ -171,6 +171,9 @@ class AdjointNystromSystem(AbstractNystromSystem):
         gamma = self._form().gamma
         return gamma, -jnp.asarray(gamma)
 
+    def pace(self):
+        return None  # `solve` refuses paced dynamics here
+
     def acceleration(self, position, f):
         (h, b), (force, h_bar, _) = position, f
         xi = self._form().xi
@@ -181,9 +184,7 @@ class AdjointNystromSystem(AbstractNystromSystem):
     def rate(self, y, f):
         position, velocity = y
         g, gamma = self.acceleration(position, f), self.damping()
-        return velocity, jax.tree.map(
-            lambda gi, d, v: gi - cast_like(d, v) * v, g, gamma, velocity
-        )
+        return velocity, jax.tree.map(lambda gi, d, v: gi - cast_like(d, v) * v, g, gamma, velocity)
 
     def integrand(self, t, y, f):
         (h, b), _ = y
@@ -225,7 +226,9 @@ def _with_coefficients(q: PyTree, gamma_bar: Array, xi_bar: Array | float) -> Py
         old = getattr(dynamics_bar, name, None)
         if old is not None:
             dynamics_bar = eqx.tree_at(
-                lambda d, name=name: getattr(d, name), dynamics_bar, old + jnp.asarray(value, old.dtype)
+                lambda d, name=name: getattr(d, name),
+                dynamics_bar,
+                old + jnp.asarray(value, old.dtype),
             )
     return dynamics_bar, args_bar
 
@@ -246,7 +249,7 @@ def _solve_bwd(
     residuals, ct: Outputs, _perturbed, inputs: Inputs, settings: Settings, solver, backward, full
 ):
     outputs, perturbed = residuals
-    dynamics, y0, ts, args, probe = inputs
+    dynamics, _, ts, args, probe = inputs
     learned, fixed = eqx.partition((dynamics, args), (perturbed.dynamics, perturbed.args))
     ys, ys_bar = outputs.ys, dense_cotangents(ct.ys, outputs.ys)
 
@@ -256,7 +259,8 @@ def _solve_bwd(
         return AdjointSystem(learned, fixed)
 
     def dot(x, y):
-        return sum(jnp.sum(a * b) for a, b in zip(*map(jax.tree.leaves, (x, y)), strict=True))
+        pairs = zip(*map(jax.tree.leaves, (x, y)), strict=True)
+        return jnp.sum(jnp.stack([jnp.sum(a * b) for a, b in pairs]))
 
     def at(k):
         return jax.tree.map(lambda y: y[k], ys), jax.tree.map(lambda y: y[k], ys_bar)

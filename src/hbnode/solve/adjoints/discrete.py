@@ -48,9 +48,9 @@ class Checkpointed(AbstractGradient):
     """The gradient of `DiscreteAdjoint` with fewer states in memory.
 
     **Arguments:** `checkpoints`: how many states to keep along the trajectory, 2 or more (an odd
-    number is rounded up; again as many are made at a time on the way back). By default ⌈√max_steps⌉,
-    with which each step is taken at most once more. The evaluations spent on taking steps again
-    are part of the backward NFE.
+    number is rounded up; again as many are made at a time on the way back). By default
+    ⌈√max_steps⌉, with which each step is taken at most once more. The evaluations spent on taking
+    steps again are part of the backward NFE.
     """
 
     checkpoints: int | None = eqx.field(static=True, default=None)
@@ -155,10 +155,10 @@ def _solve_bwd(
         return jax.lax.while_loop(within, pull_one, (dense_bar, zero, zero, ts_bar, saved))
 
     last_bar = jax.tree.map(lambda c: jnp.where(done, c[-1], 0.0), ys_bar)
-    _, f_buffer = record.states
+    _, f0 = record.state(jnp.zeros_like(steps))
     zeros = jax.tree.map(jnp.zeros_like, learned)
     saved = jnp.sum(reached(interior, outputs.t, direction), dtype=steps.dtype)
-    carry = ((last_bar, jnp.zeros_like(f_buffer[0])), zeros, jnp.zeros_like(ts), saved)
+    carry = ((last_bar, jax.tree.map(jnp.zeros_like, f0)), zeros, jnp.zeros_like(ts), saved)
     carry, again = visit_backwards(record, steps, visit, carry, branch)
     (y_bar, f_bar), learned_bar, ts_bar, _ = carry
 

@@ -28,8 +28,10 @@ def fractions(*entries: str | int) -> Row:
 class NystromTableau(NamedTuple):
     r"""The coefficients of an embedded pair for y'' = g(t, y):
 
-    $$Y_i = y_0 + c_i \Delta y_0' + \Delta^2 \sum_j a_{ij} G_j, \quad G_i = g(t_0 + c_i\Delta, Y_i),$$
-    $$y_1 = y_0 + \Delta y_0' + \Delta^2 \sum_i b_i G_i, \quad y_1' = y_0' + \Delta \sum_i b'_i G_i,$$
+    $$Y_i = y_0 + c_i \Delta y_0' + \Delta^2 \sum_j a_{ij} G_j, \qquad
+      G_i = g(t_0 + c_i\Delta, Y_i),$$
+    $$y_1 = y_0 + \Delta y_0' + \Delta^2 \sum_i b_i G_i, \qquad
+      y_1' = y_0' + \Delta \sum_i b'_i G_i,$$
 
     and the same with $\hat b, \hat b'$ for the embedded solution. The last stage is the first of
     the next step (FSAL): $c_s = 1$, $a_{sj} = b_j$, $b_s = 0$.

@@ -23,6 +23,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, PyTree
 
+from ...dynamics.paced import along_samples
 from ..stepper import AbstractStepper, Step, combine, scaled
 from ..systems import AbstractNystromSystem
 from .base import AbstractNystrom, NystromTableau
@@ -98,8 +99,11 @@ def _weights(tableau: NystromTableau, error_scale: float, gamma: Array, dt: Arra
         rows = rows.at[last + 1].set(rows[last + 1] / dt - eta * rows[last])
         return rows.at[last + 3].set(rows[last + 3] / dt - eta * rows[last + 2])
 
-    value, by_gamma = jax.jvp(lambda g: weights(g, dt), (gamma,), (jnp.ones_like(gamma),))
-    _, by_dt = jax.jvp(lambda d: weights(gamma, d), (dt,), (jnp.ones_like(dt),))
+    each = weights
+    for _ in range(dt.ndim):  # a step size for each sample
+        each = jax.vmap(each, (None, 0))
+    value, by_gamma = jax.jvp(lambda g: each(g, dt), (gamma,), (jnp.ones_like(gamma),))
+    _, by_dt = jax.jvp(lambda d: each(gamma, d), (dt,), (jnp.ones_like(dt),))
     return _Weights(gamma, dt, value, by_gamma, by_dt)
 
 
@@ -114,13 +118,16 @@ def _row(i: int, weights: _Weights, terms: tuple[Array, ...]) -> Array:
 
 
 def _sum(matrix: Array, i: int, terms: Sequence[Array | None]) -> Array:
-    """Σ matrix[i, j]·terms[j] over the terms that are there. Spelled out in `lax`, because it is
+    """Σ matrix[…, i, j]·terms[j] over the terms that are there, one matrix for all samples or one
+    for each. Spelled out in `lax`, because it is
     traced hundreds of times."""
     pieces = []
     for j, x in enumerate(terms):
         if x is not None:
-            weight = jax.lax.squeeze(jax.lax.slice(matrix, (i, j), (i + 1, j + 1)), (0, 1))
-            pieces.append(jax.lax.mul(jax.lax.broadcast(weight, x.shape), x))
+            batch, axes = matrix.shape[:-2], range(matrix.ndim - 2)
+            entry = jax.lax.slice(matrix, (*(0 for _ in axes), i, j), (*batch, i + 1, j + 1))
+            weight = jax.lax.reshape(entry, batch)
+            pieces.append(jax.lax.mul(jax.lax.broadcast_in_dim(weight, x.shape, axes), x))
     return functools.reduce(jax.lax.add, pieces)
 
 
@@ -130,7 +137,8 @@ def _row_jvp(i, primals, tangents):
     pieces = [] if all(dx is None for dx in d_terms) else [_sum(weights.value, i, d_terms)]
     for d, derivative in ((d_weights.gamma, weights.by_gamma), (d_weights.dt, weights.by_dt)):
         if not isinstance(d, SymbolicZero):
-            pieces.append(d * _sum(derivative, i, terms))
+            slope = _sum(derivative, i, terms)
+            pieces.append(along_samples(d, slope) * slope)
     out = _row(i, weights, terms)
     return out, functools.reduce(jnp.add, pieces) if pieces else jnp.zeros_like(out)
 
@@ -150,7 +158,7 @@ class NystromStepper(AbstractStepper):
     lands: bool = eqx.field(static=True)
 
     def __init__(self, solver: AbstractNystrom, system: AbstractNystromSystem):
-        self.system = system
+        self.system = system  # pyright: ignore[reportIncompatibleVariableOverride]
         self.solver = solver
         self.evaluations = solver.tableau.stages - 1
         self.error_order = solver.embedded_order + 1
@@ -162,16 +170,15 @@ class NystromStepper(AbstractStepper):
         position, velocity = y
         leaves, treedef = jax.tree.flatten(position)
         velocities = treedef.flatten_up_to(velocity)
+        span = self._span(dt)
         weights = [
-            _weights(tableau, self.solver.error_scale, jnp.asarray(gamma, dt.dtype), dt)
+            _weights(tableau, self.solver.error_scale, jnp.asarray(gamma, dt.dtype), span)
             for gamma in treedef.flatten_up_to(system.damping())
         ]
         terms = [(x, v) for x, v in zip(leaves, velocities, strict=True)]
 
         def row(i: int) -> PyTree:
-            return treedef.unflatten(
-                [_row(i, w, x) for w, x in zip(weights, terms, strict=True)]
-            )
+            return treedef.unflatten([_row(i, w, x) for w, x in zip(weights, terms, strict=True)])
 
         q = []
         for i in range(tableau.stages):
@@ -196,13 +203,19 @@ class NystromStepper(AbstractStepper):
         dense = (y, y1, forces, damping)
         return Step(y1, f, error, scaled(dt, combine(tableau.db, q)), q_error, dense)
 
+    def _span(self, dt):
+        """How far the step takes the samples, on their own clocks."""
+        pace = self.system.pace()
+        return dt if pace is None else dt * pace.astype(dt.dtype)
+
     def interpolate(self, dense, dt, theta):
         """The quintic through u, u' and u'' at both ends. It is exact where the steps are, however
         long these get, which one through h, h' and h'' would not be."""
         w, dw = quintic_hermite(theta)
+        span = self._span(dt)
 
         def leaf(x0, x1, v0, v1, g0, g1, gamma):
-            eta = gamma / 2
+            dt, eta = along_samples(span, x0), gamma / 2
             ends = []
             for x, v, g, s in ((x0, v0, g0, jnp.zeros_like(dt)), (x1, v1, g1, dt)):
                 growth = jnp.exp(eta * s)
