@@ -32,9 +32,11 @@ class Paced(AbstractDynamics):
     dynamics: AbstractDynamics
     pace: Float[Array, "*batch"]
 
-    def __check_init__(self):
-        if isinstance(self.dynamics, Paced):
+    def __init__(self, dynamics: AbstractDynamics, pace: Float[Array, "*batch"]):
+        if isinstance(dynamics, Paced):
             raise TypeError("Paced of Paced: multiply the paces instead.")
+        self.dynamics = dynamics
+        self.pace = pace
 
     @property
     def field(self) -> Callable:  # pyright: ignore[reportIncompatibleVariableOverride]

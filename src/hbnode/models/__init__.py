@@ -1,5 +1,8 @@
 """Trainable models around a solve."""
 
+from .families import field_inputs as field_inputs
+from .families import is_second_order as is_second_order
+from .families import make_dynamics as make_dynamics
 from .method import FAILURES as FAILURES
 from .method import Method as Method
 from .method import Pass as Pass

@@ -115,9 +115,44 @@ class Convolution(eqx.Module):
 def _convolve(x: Array, weight: Array) -> Array:
     if weight.shape[:2] == (1, 1):
         return x @ weight[0, 0]
+    return same_convolution(x, weight)
+
+
+@jax.custom_vjp
+def same_convolution(
+    x: Float[Array, "batch height width inputs"], weight: Float[Array, "k k inputs outputs"]
+) -> Float[Array, "batch height width outputs"]:
+    """A convolution with a kernel of odd size that keeps the size of the images.
+
+    XLA's own gradient in the weights is slow on a CPU, within a loop many times slower than the
+    convolution itself; here it is a matrix product for each entry of the kernel.
+    """
     return jax.lax.conv_general_dilated(
         x, weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
+
+
+def _convolution_forward(x, weight):
+    return same_convolution(x, weight), (x, weight)
+
+
+def _convolution_backward(residuals, y_bar):
+    x, weight = residuals
+    x_bar = same_convolution(y_bar, jnp.flip(weight, (0, 1)).swapaxes(2, 3))
+    _, height, width, inputs = x.shape
+    size = weight.shape[0]
+    border = size // 2
+    padded = jnp.pad(x, ((0, 0), (border, border), (border, border), (0, 0)))
+    columns = y_bar.reshape(-1, y_bar.shape[-1])
+    products = [
+        padded[:, i : i + height, j : j + width].reshape(-1, inputs).T @ columns
+        for i in range(size)
+        for j in range(size)
+    ]
+    return x_bar, jnp.stack(products).reshape(weight.shape)
+
+
+same_convolution.defvjp(_convolution_forward, _convolution_backward)
 
 
 @final

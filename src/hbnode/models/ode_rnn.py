@@ -21,7 +21,7 @@ INTERVAL = (0.0, 1.0)
 
 @final
 class SumCell(eqx.Module):
-    """state ↦ state + W x + Σ V_k (part k of the state), each map with its own bias."""
+    """state ↦ W x + Σ V_k (part k of the state), each map with its own bias."""
 
     of_input: Linear
     of_state: list[Linear]
@@ -32,10 +32,10 @@ class SumCell(eqx.Module):
         self.of_state = [Linear(size, parts * size, key=k) for k in rest]
 
     def __call__(self, parts: tuple[Array, ...], x: Array) -> tuple[Array, ...]:
-        change = self.of_input(x)
+        new = self.of_input(x)
         for layer, part in zip(self.of_state, parts, strict=True):
-            change = change + layer(part)
-        return _add(parts, change)
+            new = new + layer(part)
+        return tuple(jnp.split(new, len(parts), axis=-1))
 
 
 @final
@@ -45,12 +45,8 @@ class DenseCell(eqx.Module):
     net: Dense
 
     def __call__(self, parts: tuple[Array, ...], x: Array) -> tuple[Array, ...]:
-        return _add(parts, self.net(jnp.concatenate([*parts, x], axis=-1)))
-
-
-def _add(parts: tuple[Array, ...], change: Array) -> tuple[Array, ...]:
-    changes = jnp.split(change, len(parts), axis=-1)
-    return tuple(part + c for part, c in zip(parts, changes, strict=True))
+        changes = jnp.split(self.net(jnp.concatenate([*parts, x], axis=-1)), len(parts), axis=-1)
+        return tuple(part + change for part, change in zip(parts, changes, strict=True))
 
 
 @final

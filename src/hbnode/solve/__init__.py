@@ -1,6 +1,7 @@
 """HOW it is integrated: solvers, gradients and counts. The only place that imports diffrax."""
 
 from diffrax import Dopri5 as Dopri5
+from diffrax import Tsit5 as Tsit5
 
 from .adjoints import AbstractGradient as AbstractGradient
 from .adjoints import Checkpointed as Checkpointed
