@@ -9,10 +9,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The interpreter to make the virtual environment with: the first of these that is new enough.
 PYTHON ?= python3.11 python3 python3.12 python3.13 python3.14 python
-# Passed on, for instance `make test PYTEST_ARGS="-k nystrom"` or `make demo DEMO_ARGS="--seeds 10"`.
+# Passed on, for instance `make test PYTEST_ARGS="-k nystrom"` or `make demo DEMO_ARGS="--out /tmp/runs"`.
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
-CODE := src tests benchmarks examples
+CODE := src tests benchmarks
 
 .PHONY: help venv lint format test demo bench-core clean
 
@@ -48,8 +48,9 @@ format: $(VENV)/installed-dev  ## what ruff can mend by itself
 test: lint  ## lint, then the test suite
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-demo: $(VENV)/installed-demo  ## train and compare the five families on the point cloud
-	$(BIN)/python examples/point_cloud.py $(DEMO_ARGS)
+demo: $(VENV)/installed-experiments  ## train and compare the five families on the point cloud
+	$(BIN)/hbnode compare point-cloud --overwrite --seeds 10 \
+	    --models NODE ANODE SONODE HBNODE GHBNODE HBNODE:fast $(DEMO_ARGS)
 
 bench-core: $(VENV)/installed-bench  ## solvers and gradients beside other libraries
 	$(BIN)/python benchmarks/work_precision.py

@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import io
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -88,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except Interrupted:
         again = [arg for arg in args if arg not in ("--resume", "--overwrite")]
-        command = " ".join(["hbnode", *again, "--resume"])
+        command = shlex.join(["hbnode", *again, "--resume"])
         print(f"hbnode: interrupted, everything is saved. Go on with: {command}", file=sys.stderr)
         return 130
     except KeyboardInterrupt:

@@ -120,7 +120,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             ),
             "training": _same(
                 TrainingSettings(
-                    epochs=150, batch=50, learning_rate=0.01, evaluate_every=5,
+                    epochs=150.0, batch=50, learning_rate=0.01, evaluate_every=5.0,
                     evaluation_batch=120,
                 )
             ),
@@ -146,10 +146,10 @@ EXPERIMENTS: dict[str, Experiment] = {
             ),
             "training": _presets(
                 TrainingSettings(
-                    epochs=1, batch=64, learning_rate=1e-3, evaluate_every=0.5,
+                    epochs=1.0, batch=64, learning_rate=1e-3, evaluate_every=0.5,
                     evaluation_batch=250,
                 ),
-                TrainingSettings(epochs=40, batch=64, learning_rate=1e-3),
+                TrainingSettings(epochs=40.0, batch=64, learning_rate=1e-3),
             ),
         },
         build=lambda family, s: ImageClassification(
@@ -179,10 +179,10 @@ EXPERIMENTS: dict[str, Experiment] = {
             ),
             "training": _presets(
                 TrainingSettings(
-                    epochs=1, batch=64, learning_rate=1e-3, evaluate_every=0.5,
+                    epochs=1.0, batch=64, learning_rate=1e-3, evaluate_every=0.5,
                     evaluation_batch=250,
                 ),
-                TrainingSettings(epochs=40, batch=64, learning_rate=1e-3),
+                TrainingSettings(epochs=40.0, batch=64, learning_rate=1e-3),
             ),
         },
         build=lambda family, s: ImageClassification(
@@ -208,8 +208,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             ),
             "data": _same(PlaneVibrationData()),
             "training": _presets(
-                TrainingSettings(epochs=30, batch=64, learning_rate=1e-3),
-                TrainingSettings(epochs=500, batch=64, learning_rate=1e-4),
+                TrainingSettings(epochs=30.0, batch=64, learning_rate=1e-3),
+                TrainingSettings(epochs=500.0, batch=64, learning_rate=1e-4),
             ),
         },
         build=lambda family, s: PlaneVibration(
@@ -234,12 +234,12 @@ EXPERIMENTS: dict[str, Experiment] = {
                 HBNODE=(24, 48, 48), GHBNODE=(24, 48, 48),
             ),
             "data": _presets(
-                WalkerData(train=1024, validation=256, test=256),
+                WalkerData(train=2048, validation=256, test=256),
                 WalkerData(train=8900, validation=900, test=1500),
             ),
             "training": _presets(
-                TrainingSettings(epochs=5, batch=256, learning_rate=0.003),
-                TrainingSettings(epochs=500, batch=256, learning_rate=0.003),
+                TrainingSettings(epochs=5.0, batch=256, learning_rate=0.003),
+                TrainingSettings(epochs=500.0, batch=256, learning_rate=0.003),
             ),
         },
         build=lambda family, s: Walker2D(
@@ -271,7 +271,7 @@ def preset(task: str, model: str, name: str, method: str) -> Any:
     sections = {section: by[name](model) for section, by in experiment.sections.items()}
     solver = {
         "paper": SolverSettings(experiment.tolerance, "dopri5", "continuous-full", False),
-        "fast": SolverSettings(experiment.tolerance, "default", "discrete", True),
+        "fast": SolverSettings(experiment.tolerance, "default", "default", True),
     }[method]
     return settings_type(task)(**sections, solver=solver)
 

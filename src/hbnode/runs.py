@@ -52,7 +52,16 @@ class RunFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self.close()
             raise RunError(f"{self.path} is in use by another process.") from None
+        try:
+            self._claim(there, resume, overwrite)
+        except BaseException:
+            self.close()
+            raise
+
+    def _claim(self, there: bool, resume: bool, overwrite: bool) -> None:
+        """Makes the folder that of this run, or says why it is not."""
         if there and overwrite:
             self._clear()
             there = False
@@ -64,15 +73,16 @@ class RunFolder:
         if there:
             self._check_same()
         else:
-            self.write_json("config.json", config)
+            self.write_json("config.json", self.config)
 
     def _clear(self) -> None:
-        for entry in self.path.iterdir():
+        # The settings go last: what is left when this is interrupted is known as a run.
+        for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == "config.json"):
             if entry.name != ".lock":
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def _check_same(self) -> None:
-        old, new = flatten(read_json(self.path / "config.json")), flatten(self.config)
+        old, new = flatten(read_json(self.path / "config.json")), flatten(plain(self.config))
         changed = [
             f"  {key}: {old.get(key, 'not there')} in the folder, {new.get(key, 'not there')} now"
             for key in sorted(old.keys() | new.keys())

@@ -30,7 +30,8 @@ SOLVERS: dict[str, Callable[[], Any]] = {
     "nystrom6": Nystrom6,
     "nystrom8": Nystrom8,
 }
-GRADIENTS: dict[str, Callable[[], AbstractGradient]] = {
+GRADIENTS: dict[str, Callable[[], AbstractGradient | None]] = {
+    "default": lambda: None,
     "discrete": DiscreteAdjoint,
     "checkpointed": Checkpointed,
     "continuous": ContinuousAdjoint,
@@ -46,8 +47,9 @@ class SolverSettings:
     """Relative and absolute tolerance of a step, root mean square over the batch."""
     name: Literal["default", "dopri5", "tsit5", "nystrom4", "nystrom5", "nystrom6", "nystrom8"]
     """The solver; "default" is the library's choice for the model."""
-    gradient: Literal["discrete", "checkpointed", "continuous", "continuous-full"]
-    """How gradients are made; "continuous-full" has the parameter integrals under error control."""
+    gradient: Literal["default", "discrete", "checkpointed", "continuous", "continuous-full"]
+    """How gradients are made; "default" is the library's choice for the model, "continuous-full"
+    has the parameter integrals under error control."""
     warm_start: bool
     """Recurrent models: each interval starts with the last step size of the one before."""
     max_steps: int = 4096

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 
 from .experiments import EXPERIMENTS, build, preset
@@ -44,11 +45,11 @@ def parameters(task: str, model: str) -> int:
     """How many numbers a model of the paper's sizes learns."""
     made = build(task, model, preset(task, model, "paper", "paper"))
     assert isinstance(made, AbstractTask)
-    return count_parameters(made.model(jax.random.key(0)))
+    return count_parameters(eqx.filter_eval_shape(made.model, jax.random.key(0)))
 
 
 def parameter_table(tasks: Sequence[str]) -> str:
-    rows = [("task", "model", "parameters", "paper", "difference")]
+    rows: list[tuple[str, ...]] = [("task", "model", "parameters", "paper", "difference")]
     for task in tasks:
         experiment = EXPERIMENTS[task]
         if "training" not in experiment.sections:
@@ -110,12 +111,15 @@ def _cells(names: Sequence[str], summary: dict[str, Any]) -> list[str]:
             cells.append(f"{len(summary['diverged'])}/{len(summary['seeds'])}")
         else:
             split, measure = name.split(" ")
-            cells.append(_value(summary["splits"].get(split, {}).get(measure)))
+            digits = 0 if measure.startswith("nfe") else None
+            cells.append(_value(summary["splits"].get(split, {}).get(measure), digits))
     return cells
 
 
-def _value(measure: dict[str, Any] | None) -> str:
+def _value(measure: dict[str, Any] | None, digits: int | None) -> str:
     if measure is None or measure["final"]["mean"] is None:
         return "-"
     mean, std = measure["final"]["mean"], measure["final"]["std"]
+    if digits is not None:
+        return f"{mean:.{digits}f}" if std is None else f"{mean:.{digits}f} ± {std:.{digits}f}"
     return f"{mean:.3g}" if std is None else f"{mean:.3g} ± {std:.1g}"

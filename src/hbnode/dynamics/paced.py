@@ -39,7 +39,7 @@ class Paced(AbstractDynamics):
         self.pace = pace
 
     @property
-    def field(self) -> Callable:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def field(self) -> Callable:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.dynamics.field
 
     def check_state(self, y: PyTree) -> None:

@@ -21,4 +21,4 @@ def make_dynamics(
     family: type[AbstractDynamics], field: Callable, augment: int = 0
 ) -> AbstractDynamics:
     """The family around a field, with the paper's learnable γ and ξ; `augment` is for ANODE."""
-    return ANODE(field, augment=augment) if family is ANODE else family(field)  # pyright: ignore[reportCallIssue]
+    return ANODE(field, augment=augment) if family is ANODE else family(field)

@@ -102,12 +102,13 @@ class Convolution(eqx.Module):
         self.bias = _uniform(bias_key, (outputs,), fan_in)
 
     def __call__(
-        self, x: Float[Array, "batch height width inputs"], t: Float[Array, ""] | None = None
+        self, x: Float[Array, "batch height width inputs"], t: Float[Array, ""] | float = 0.0
     ) -> Float[Array, "batch height width outputs"]:
         offset = self.bias
         if self.time_weight is not None:
             ones = jnp.ones((1, *x.shape[1:3], 1), x.dtype)
-            offset = offset + t * _convolve(ones, self.time_weight)
+            pattern = t * _convolve(ones, self.time_weight)
+            offset = jnp.broadcast_to(self.bias, pattern.shape) + pattern
         y = _convolve(x, self.weight)
         return y + jnp.broadcast_to(offset, y.shape)
 
@@ -203,5 +204,6 @@ def _three_convolutions(inputs, outputs, width, time, key):
 
 
 def count_parameters(model: PyTree) -> int:
-    """How many numbers of a model are learned."""
-    return sum(x.size for x in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array)))
+    """How many numbers of a model are learned. Shapes in the place of arrays will do."""
+    arrays = [x for x in jax.tree.leaves(model) if hasattr(x, "dtype")]
+    return sum(x.size for x in arrays if jnp.issubdtype(x.dtype, jnp.inexact))

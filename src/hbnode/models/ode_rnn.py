@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, final
@@ -12,11 +13,25 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from ..dynamics import AbstractDynamics, Paced
+from ..solve import Checkpointed, Nystrom4, prefers_nystrom
 from .method import Method, Pass, failure_code
 from .networks import Dense, Linear
 from .ode_block import position
 
 INTERVAL = (0.0, 1.0)
+INTERVAL_STEPS = 8
+"""Steps whose states are kept for the backward pass; an interval has few."""
+
+
+def for_intervals(method: Method, dynamics: AbstractDynamics) -> Method:
+    """The method with what suits many short intervals in the place of each `None`: the pair with
+    the fewest stages, since every interval is begun anew, and room for few steps."""
+    solver, gradient = method.solver, method.gradient
+    if solver is None and prefers_nystrom(dynamics):
+        solver = Nystrom4()
+    if gradient is None:
+        gradient = Checkpointed(INTERVAL_STEPS)
+    return dataclasses.replace(method, solver=solver, gradient=gradient)
 
 
 @final
@@ -117,6 +132,7 @@ class OdeRnn(eqx.Module):
         """`horizons` count from the last stamp, the first of them being the last gap, and increase.
         `jumps`, of zeros, are added to the state before each cell: the gradient with respect to
         them is the adjoint state at each stamp."""
+        method = for_intervals(method, self.dynamics)
         state = self.start(inputs)
         carry = (state, jnp.ones((), inputs.dtype), jnp.array(0), jnp.array(0))
 

@@ -14,4 +14,5 @@ from .nystrom import Nystrom8 as Nystrom8
 from .solution import RESULTS as RESULTS
 from .solution import Solution as Solution
 from .solution import Stats as Stats
+from .solve import prefers_nystrom as prefers_nystrom
 from .solve import solve as solve

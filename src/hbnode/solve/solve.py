@@ -29,13 +29,18 @@ STIFF_DAMPING = 20.0
 def default_solver(dynamics: AbstractDynamics, ts: Array):
     """`Nystrom8` where the dynamics have a Nyström form, or `Nystrom4` where the solution is wanted
     at times in between, on which `Nystrom8` has to land; Dopri5 elsewhere."""
+    if not prefers_nystrom(dynamics):
+        return diffrax.Dopri5()
+    return Nystrom8() if ts.size <= 2 else Nystrom4()
+
+
+def prefers_nystrom(dynamics: AbstractDynamics) -> bool:
+    """Whether a Nyström pair can solve the dynamics, and is likely to be the faster choice."""
     try:
         gamma = dynamics.nystrom_form().gamma
     except ValueError:
-        return diffrax.Dopri5()
-    if isinstance(gamma, float) and gamma > STIFF_DAMPING:
-        return diffrax.Dopri5()
-    return Nystrom8() if ts.size <= 2 else Nystrom4()
+        return False
+    return not (isinstance(gamma, float) and gamma > STIFF_DAMPING)
 
 
 def solve(

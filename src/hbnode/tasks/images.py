@@ -25,6 +25,7 @@ from ..models import (
     make_dynamics,
 )
 from .base import AbstractTask, Outcome
+from .sweep import evaluations_by_tolerance
 
 VALIDATION_POOL = 5000
 """How many of the training images no model is ever trained on."""
@@ -128,23 +129,7 @@ class ImageClassification(AbstractTask):
         if not self.tolerances:
             return {}
         batch = self.gather(shared, data["test"][:64])
-        params, static = eqx.partition(model, eqx.is_inexact_array)
-        tolerances = jnp.array(self.tolerances, batch[0].dtype)
-
-        def count(tolerance):
-            at = dataclasses.replace(method, rtol=tolerance, atol=tolerance)
-
-            def loss(params, probe):
-                value, outcome = self.loss(eqx.combine(params, static), batch, at, probe)
-                return value, outcome.passed
-
-            counts = jax.grad(loss, argnums=1, has_aux=True)
-            backward, passed = counts(params, jnp.zeros((), batch[0].dtype))
-            ok = passed.failure == 0
-            return jnp.where(ok, passed.nfe, -1), jnp.where(ok, backward, -1)
-
-        forward, backward = jax.lax.map(count, tolerances)
-        return {"tolerance": tolerances, "nfe_forward": forward, "nfe_backward": backward}
+        return evaluations_by_tolerance(self, model, batch, method, self.tolerances)
 
 
 @final

@@ -22,9 +22,13 @@ from ..models import (
     make_dynamics,
 )
 from .base import AbstractTask, Outcome
+from .sweep import at_tolerance, evaluations_by_tolerance
 
 DISC_POINTS, RING_POINTS = 40, 80
 SNAPSHOT_TIMES = 9
+TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
+"""At these the trained model is solved again, to see what an error costs."""
+EXACT = 1e-12
 
 
 @final
@@ -65,6 +69,20 @@ class PointCloud(AbstractTask):
         points, _ = data["full"]
         ts = jnp.linspace(0.0, 1.0, SNAPSHOT_TIMES, dtype=points.dtype)
         return {"positions": model.trajectory(points, ts, method)}
+
+    def closing(self, model, shared, data, method):
+        """Evaluations of the whole cloud at each tolerance, and the error reached: the root mean
+        square of what h(1) is off."""
+        batch = data["full"]
+        span = jnp.array([0.0, 1.0], batch[0].dtype)
+
+        def end(tolerance):
+            return model.trajectory(batch[0], span, at_tolerance(method, tolerance))[-1]
+
+        counts = evaluations_by_tolerance(self, model, batch, method, TOLERANCES)
+        exact = jnp.array(max(EXACT, 10 * jnp.finfo(span.dtype).eps), span.dtype)
+        reached = jax.lax.map(end, counts["tolerance"]) - end(exact)
+        return counts | {"error": jnp.sqrt(jnp.mean(reached**2, axis=(1, 2)))}
 
     def context(self, data):
         points, targets = data["full"]

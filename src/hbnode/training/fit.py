@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -91,19 +93,23 @@ class _Fit:
         if resumed:
             progress.say(f"going on from update {self.step}")
         try:
-            while True:
-                if self.evaluated < self.step and self._at_evaluation():
-                    self._evaluate(progress)
-                    self._save()
-                if self.step >= self.updates or self._all_diverged():
-                    break
-                self._train(progress)
-                if time.monotonic() - self.saved > CHECKPOINT_SECONDS:
-                    self._save()
-            return self._finish()
-        except KeyboardInterrupt:
-            self._save()
-            raise Interrupted from None
+            with _CtrlC() as ctrl_c:
+                while True:
+                    if self.evaluated < self.step and self._at_evaluation():
+                        self._evaluate()
+                        self._save()
+                    if self.step >= self.updates or self._all_diverged():
+                        break
+                    if ctrl_c.pressed:
+                        self._save()
+                        raise Interrupted
+                    self._train(progress)
+                    if time.monotonic() - self.saved > CHECKPOINT_SECONDS:
+                        self._save()
+                summary = self._finish()
+                if ctrl_c.pressed:
+                    raise Interrupted
+                return summary
         finally:
             progress.close()
 
@@ -133,17 +139,17 @@ class _Fit:
                 self.history[name] = np.full(shape, np.nan, values.dtype)
             self.history[name][:, self.step : self.step + count] = values[:, :count]
         self.step, self.seconds = self.step + count, self.seconds + took
+        if self._all_diverged():  # however many updates were asked for
+            self.step = int(self.seeds.gather(self.state.failed_at).max())
         self.count = max(1, min(2 * count, round(count * CALL_SECONDS / max(took, 1e-6))))
-        self._note_divergence(before, progress)
+        self._tell_divergence(before, progress)
         last = {name: _mean(values[:, count - 1]) for name, values in told.items()}
         progress.update(self.step, last["loss"], last["nfe_forward"], last["nfe_backward"])
 
-    def _note_divergence(self, before: np.ndarray, progress: Progress) -> None:
+    def _tell_divergence(self, before: np.ndarray, progress: Progress) -> None:
         failures, steps = self._failures(), self.seeds.gather(self.state.failed_at)
         for i in np.flatnonzero((failures > 0) & (before == 0)):
             reason = REASONS[failures[i]]
-            told = {name: float(x[i, steps[i] - 1]) for name, x in self.history.items()}
-            self._line(i, int(steps[i]), "train", told, diverged=reason)
             progress.say(f"seed {self.seeds.seeds[i]} diverged at update {steps[i]}: {reason}")
 
     def _line(self, i: int, step: int, split: str, told: dict, **more: Any) -> None:
@@ -153,10 +159,15 @@ class _Fit:
              "split": split, **backward, "seconds": self.seconds, **more}
         )  # fmt: skip
 
-    def _evaluate(self, progress: Progress) -> None:
+    def _evaluate(self) -> None:
         told, snapshot = self.seeds.gather(self.evaluate(self.state, self.data, self.shared))
         since = max(0, (self.step - 1) // self.interval * self.interval)
-        for i in np.flatnonzero(self._failures() == 0):
+        failures, steps = self._failures(), self.seeds.gather(self.state.failed_at)
+        for i in np.flatnonzero((failures > 0) & (steps > since)).tolist():
+            at = int(steps[i])
+            last = {name: x[i, at - 1] for name, x in self.history.items()}
+            self._line(i, at, "train", last, diverged=REASONS[failures[i]])
+        for i in np.flatnonzero(failures == 0).tolist():
             if self.step > 0:
                 means = {name: x[i, since : self.step].mean() for name, x in self.history.items()}
                 self._line(i, self.step, "train", means)
@@ -197,7 +208,7 @@ class _Fit:
         return summary
 
     def _save(self) -> None:
-        leaves = self.seeds_state()
+        leaves = jax.tree.leaves(self.seeds.gather(self.state))
         arrays = {f"state/{i}": x for i, x in enumerate(leaves)}
         arrays |= {f"history/{name}": x for name, x in self.history.items()}
         if self.snapshots:
@@ -210,16 +221,16 @@ class _Fit:
         self.folder.save_checkpoint(arrays, told)
         self.saved = time.monotonic()
 
-    def seeds_state(self) -> list[np.ndarray]:
-        return [np.asarray(x) for x in jax.tree.leaves(self.state)]
-
     def _resume(self) -> bool:
         found = self.folder.load_checkpoint()
         if found is None:
             return False
         arrays, told = found
         leaves, shape = jax.tree.flatten(self.state)
-        restored = [arrays[f"state/{i}"] for i in range(len(leaves))]
+        restored = [  # the number of spare places depends on the machine
+            np.concatenate([arrays[f"state/{i}"], np.asarray(leaf)[len(self.seeds.seeds) :]])
+            for i, leaf in enumerate(leaves)
+        ]
         self.state = self.seeds.place(jax.tree.unflatten(shape, restored))
         self.step, self.evaluated, self.seconds = told["step"], told["evaluated"], told["seconds"]
         self.lines = told["lines"]
@@ -235,6 +246,29 @@ class _Fit:
             for k, step in enumerate(steps)
         ]
         return True
+
+
+class _CtrlC:
+    """While this is open, the first Ctrl-C is noted only, so that nothing is saved half done; a
+    second one ends everything at once."""
+
+    def __init__(self):
+        self.pressed = False
+        self._listening = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self):
+        if self._listening:
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_):
+        if self._listening:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, *_):
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
 
 
 def _cast(tree: Any, dtype) -> Any:

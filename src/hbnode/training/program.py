@@ -172,7 +172,7 @@ def unless_diverged(state: SeedState, run: Callable[[], PyTree[Array]]) -> PyTre
 def over_batches(
     measure: Callable[[Any], dict[str, Array]], rows: PyTree[Array], size: int
 ) -> dict[str, Array]:
-    """Means of what `measure` tells of batches, weighted by their sizes; of the NFE unweighted."""
+    """Means of what `measure` tells of batches, weighted by their sizes."""
     count = jax.tree.leaves(rows)[0].shape[0]
     full, rest = divmod(count, size)
     parts: list[tuple[int, dict[str, Array]]] = []
@@ -181,7 +181,4 @@ def over_batches(
         parts.append((full * size, jax.tree.map(jnp.mean, jax.lax.map(measure, batches))))
     if rest:
         parts.append((rest, measure(jax.tree.map(lambda x: x[full * size :], rows))))
-    return {
-        name: sum(n * told[name] for n, told in parts) / count  # pyright: ignore[reportReturnType]
-        for name in parts[0][1]
-    }
+    return {name: sum(n * told[name] for n, told in parts) / count for name in parts[0][1]}

@@ -20,7 +20,7 @@ class Seeds:
     seed fills them up (see `filled`).
     """
 
-    def __init__(self, seeds: Sequence[int], devices: Sequence[jax.Device] | None = None):
+    def __init__(self, seeds: Sequence[int], devices: Sequence[Any] | None = None):
         devices = list(jax.devices() if devices is None else devices)[: len(seeds)]
         self.seeds = list(seeds)
         self.mesh = Mesh(np.array(devices), (AXIS,))
@@ -28,11 +28,12 @@ class Seeds:
 
     @property
     def filled(self) -> np.ndarray:
-        """The seed of each place, and whether it is there to fill up only."""
+        """The seed of each place."""
         return np.array([*self.seeds, *[self.seeds[-1]] * (self.places - len(self.seeds))])
 
     @property
     def spare(self) -> np.ndarray:
+        """Whether a place is there to fill up only."""
         return np.arange(self.places) >= len(self.seeds)
 
     def place(self, tree: PyTree, *, common: bool = False) -> PyTree:
