@@ -69,3 +69,13 @@ def test_the_core_needs_only_its_own_dependencies():
 def test_modules_are_small():
     for path in SOURCE.rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 400, path
+
+
+def test_the_report_knows_files_only():
+    """Run folders, `runs` and `summary`: no model, no task, nothing that computes with jax."""
+    allowed = ("hbnode.report", "hbnode.runs", "hbnode.summary")
+    outside = ("jax", "equinox", "diffrax", "optax", "torch")
+    for path in [*files("report"), SOURCE / "summary.py", SOURCE / "runs.py"]:
+        for module in imports(path):
+            assert not module.startswith("hbnode") or module.startswith(allowed), (path, module)
+            assert module.split(".")[0] not in outside, (path, module)

@@ -1,4 +1,4 @@
-"""The command line: `hbnode list | params | run | compare | data`."""
+"""The command line: `hbnode list | params | run | compare | report | data`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from typing import Any, Literal, NoReturn
 import tyro
 
 from . import data
-from .experiments import EXPERIMENTS, METHODS, PRESETS, preset, settings_type
+from .experiments import (
+    EXPERIMENTS,
+    METHODS,
+    PRESETS,
+    paper_settings,
+    preset,
+    settings_type,
+)
 from .launch import Run, all_diverged, launch, set_up
 from .runs import RunError
 from .tables import list_table, parameter_table, result_table
@@ -28,7 +35,8 @@ hbnode: heavy-ball neural ODEs, and the experiments of their paper
   hbnode list                          tasks, models, figures, data
   hbnode params [TASK]                 numbers of parameters beside the paper's
   hbnode run TASK --model M [...]      train one model
-  hbnode compare TASK [--models ...]   train all models of a task, print a table
+  hbnode compare TASK [--models ...]   train all models of a task, print a table, write the report
+  hbnode report [RUNS]                 one page with all results and figures of a folder of runs
   hbnode data list|fetch|verify [NAME ...]
 
 `hbnode run TASK --help` shows every setting of a task with its default.
@@ -76,6 +84,18 @@ class CompareOptions(Common):
     """Which methods for the models that name none."""
 
 
+@dataclasses.dataclass(frozen=True)
+class ReportOptions:
+    """One page with all results and figures of a folder of runs, for any browser."""
+
+    runs: tyro.conf.Positional[Path] = Path("runs")
+    """The folder of the runs."""
+    out: Path | None = None
+    """The page to write. (default: report.html in the folder of the runs)"""
+    figures: Path | None = None
+    """A folder to write every figure to, as SVG, PDF and CSV."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
@@ -110,7 +130,8 @@ def _dispatch(args: list[str]) -> int:
         print(USAGE)
         return 0
     commands = {
-        "list": _list, "params": _params, "run": _run, "compare": _compare, "data": _data,
+        "list": _list, "params": _params, "run": _run, "compare": _compare, "report": _report,
+        "data": _data,
     }  # fmt: skip
     command = commands[nearest("command", args[0], commands)]
     return command(args[1:])
@@ -171,7 +192,38 @@ def _compare(args: list[str]) -> int:
         for model, method in wanted
     ]
     summaries = _launch(runs, first)
+    try:
+        _write_report(ReportOptions(first.out))
+    except RunError as error:  # the runs are there all the same
+        print(f"hbnode: no report: {error}", file=sys.stderr)
     return int(all(all_diverged(summary) for summary in summaries))
+
+
+def _report(args: list[str]) -> int:
+    _check_names(args, ReportOptions())
+    options = _typed(ReportOptions, args, ReportOptions(), "hbnode report")
+    if not options.runs.is_dir():
+        raise UsageError(f"there is no folder {options.runs}: write hbnode report RUNS.")
+    if options.out is not None and options.out.is_dir():
+        raise UsageError(f"--out {options.out} is a folder: name a file, such as report.html.")
+    if options.figures is not None and options.figures.is_file():
+        raise UsageError(f"--figures {options.figures} is a file: name a folder.")
+    _write_report(options)
+    return 0
+
+
+def _write_report(options: ReportOptions) -> None:
+    from .report import (
+        write_report,  # matplotlib takes a second to load, which others need not wait
+    )
+
+    page = options.out or options.runs / "report.html"
+    report = write_report(options.runs, page, paper=paper_settings(), figures=options.figures)
+    for problem in report.problems:
+        print(f"hbnode: {problem.folder}: {problem.text}", file=sys.stderr)
+    if options.figures is not None:
+        print(f"{options.figures} ({len(report.figures)} files)")
+    print(report.page)
 
 
 def _launch(runs: list[Run], options: Any) -> list[dict]:
@@ -232,10 +284,15 @@ def _parse(kind: type, command: str, task: str, model: str, method: str, args: l
     every.__doc__ = f"{command} {task}: {EXPERIMENTS[task].title} ({EXPERIMENTS[task].figures})"
     default = every(**sections)
     _check_names(args, default)
+    return _typed(every, args, default, f"hbnode {command} {task}")
+
+
+def _typed(kind: type, args: list[str], default: Any, prog: str) -> Any:
+    """Options as an instance of a dataclass."""
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):
-            return tyro.cli(every, args=args, default=default, prog=f"hbnode {command} {task}")
+            return tyro.cli(kind, args=args, default=default, prog=prog)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

@@ -276,6 +276,17 @@ def preset(task: str, model: str, name: str, method: str) -> Any:
     return settings_type(task)(**sections, solver=solver)
 
 
+def paper_settings() -> dict[str, dict[str, dict[str, Any]]]:
+    """{task: {model: settings}}: what the paper took, as plain values."""
+    return {
+        task: {
+            model: dataclasses.asdict(preset(task, model, "paper", "paper"))
+            for model in (*experiment.models, *experiment.others)
+        }
+        for task, experiment in EXPERIMENTS.items()
+    }
+
+
 def build(task: str, model: str, settings: Any) -> AbstractTask | AbstractStudy:
     """The task with a model's family and sizes."""
     return EXPERIMENTS[task].build(FAMILIES[model], settings)

@@ -12,8 +12,9 @@ import jax
 from .experiments import build
 from .models import FAILURES
 from .runs import RunFolder, environment
+from .summary import summarise
 from .tasks import AbstractStudy
-from .training import fit, summarise
+from .training import fit
 
 
 @dataclasses.dataclass(frozen=True)

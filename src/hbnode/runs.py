@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
@@ -116,10 +117,9 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = dict(file)
+            arrays = read_arrays(path)
             return arrays, json.loads(arrays.pop("told").tobytes())
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+        except (RunError, ValueError, KeyError) as error:
             raise RunError(f"{path} is damaged ({error}): start anew with --overwrite.") from None
 
     @property
@@ -163,6 +163,14 @@ def read_json(path: Path) -> dict:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read ({error}).") from None
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            return dict(file)
+    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(f"{path} cannot be read ({error}).") from None
 
 

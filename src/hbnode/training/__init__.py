@@ -4,4 +4,3 @@ from .fit import Interrupted as Interrupted
 from .fit import fit as fit
 from .program import REASONS as REASONS
 from .settings import TrainingSettings as TrainingSettings
-from .summary import summarise as summarise

@@ -14,12 +14,12 @@ import numpy as np
 
 from ..models import Method, count_parameters
 from ..runs import RunFolder
+from ..summary import summarise
 from ..tasks.base import AbstractTask
 from .program import REASONS, make_programs
 from .progress import Progress
 from .seeds import Seeds
 from .settings import TrainingSettings
-from .summary import summarise
 
 CALL_SECONDS = 2.0  # how long one call of the compiled program should take
 CHECKPOINT_SECONDS = 30.0

@@ -1,4 +1,5 @@
-"""The end of a run in numbers: per seed, and over the seeds."""
+"""The end of a run in numbers: per seed, and over the seeds. Both training and the report ask for
+them, and the report knows nothing of training."""
 
 from __future__ import annotations
 
