@@ -1,5 +1,7 @@
 """A strict session: float64, no silent promotion of dtypes or ranks."""
 
+import pathlib
+
 import jax
 import pytest
 
@@ -15,3 +17,14 @@ def _free_compiled_programs():
     """Hundreds of small programs are compiled; drop those of one file before the next."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def golden_page(tmp_path_factory):
+    """The report of the golden runs."""
+    from hbnode.experiments import paper_settings  # after the settings above
+    from hbnode.report import write_report
+
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    write_report(pathlib.Path(__file__).parent / "golden", path, paper=paper_settings())
+    return path

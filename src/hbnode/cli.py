@@ -325,7 +325,7 @@ def _check_names(args: list[str], default: Any) -> None:
 def _first_line(message: str) -> str:
     """What tyro says, without its frame."""
     lines = [line.strip("│╭╮╰╯─ ") for line in message.splitlines()]
-    lines = [line for line in lines if line]
+    lines = [line for line in lines if line.strip("-")]  # its rules, where there are no frames
     return " ".join(lines[1:2]) or "the command could not be read; see --help."
 
 

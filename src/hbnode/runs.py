@@ -161,9 +161,12 @@ def pack(arrays: dict[str, np.ndarray]) -> bytes:
 
 def read_json(path: Path) -> dict:
     try:
-        return json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read ({error}).") from None
+    if not isinstance(content, dict):
+        raise RunError(f"{path} has no names with values.")
+    return content
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

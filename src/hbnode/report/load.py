@@ -117,7 +117,8 @@ class Run:
         self.problems.tell(self.name, text)
 
     def arrays(self, name: str) -> dict[str, np.ndarray] | None:
-        """An .npz file of the folder; `None`, and a problem where that is one, without it."""
+        """An .npz file of the folder, in double precision; `None`, and a problem where that is one,
+        without it."""
         return self._arrays.get(name) or self._load(name)
 
     @functools.cached_property
@@ -130,10 +131,14 @@ class Run:
                 self.tell(f"{name} is missing; what it would show is left out.")
             return None
         try:
-            self._arrays[name] = read_arrays(self.path / name)
+            found = read_arrays(self.path / name)
         except RunError as error:
             self.tell(f"{error} What it would show is left out.")
             return None
+        self._arrays[name] = {
+            key: x.astype(float) if np.issubdtype(x.dtype, np.floating) else x
+            for key, x in found.items()
+        }
         return self._arrays[name]
 
 
@@ -221,10 +226,8 @@ def _read(path: Path, name: str, problems: Problems) -> Run | None:
     return run
 
 
-def _fault(config: Any) -> str:
+def _fault(config: dict[str, Any]) -> str:
     """What makes settings unusable, or nothing."""
-    if not isinstance(config, dict):
-        return "holds no settings"
     kinds = {
         "task": str, "model": str, "method": str, "preset": str, "seeds": int, "precision": int,
         "settings": dict,
@@ -240,14 +243,10 @@ def _fault(config: Any) -> str:
 def _object(path: Path, name: str, problems: Problems) -> dict[str, Any]:
     """A file with a JSON object; empty, and told, without one."""
     try:
-        content = read_json(path)
+        return read_json(path)
     except RunError as error:
         problems.tell(name, str(error) if path.exists() else f"{path.name} is missing.")
         return {}
-    if not isinstance(content, dict):
-        problems.tell(name, f"{path.name} holds no settings.")
-        return {}
-    return content
 
 
 def _lines(path: Path, name: str, problems: Problems, seeds: int) -> list[dict[str, Any]]:

@@ -33,8 +33,8 @@ SCORES = {
 _WORDS = {
     "full": "all points,", "train": "training", "loss": "loss", "forecast_mse": "forecast MSE",
     "norm_end": "‖h‖ at the end", "norm_max": "largest ‖h‖", "nfe_forward": "forward NFE",
-    "nfe_backward": "backward NFE", "untrained": "", "rosenbrock": "Rosenbrock, ",
-    "beale": "Beale, ", "distance": "distance from the minimum",
+    "nfe_backward": "backward NFE", "untrained": "", "rosenbrock": "Rosenbrock,",
+    "beale": "Beale,", "distance": "distance from the minimum",
 }  # fmt: skip
 
 

@@ -72,9 +72,9 @@ def _norms(run: Run, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndar
     if norms.ndim != 3 or norms.shape[1] != len(arrays["steps"]):
         raise ValueError(f"adjoint_norms have the shape {norms.shape}")
     usable = np.isfinite(norms[good]) & (norms[good] > 0)
-    tiny = np.finfo(norms.dtype).tiny
-    logs = np.log10(np.where(usable, norms[good], tiny)).mean(axis=0)
     if not usable.any():
         return None
+    smallest = norms[good][usable].min()  # stands for what was too small for a number
+    logs = np.log10(np.where(usable, norms[good], smallest)).mean(axis=0)
     few = np.unique(np.linspace(0, len(logs) - 1, min(len(logs), ROWS)).round().astype(int))
     return arrays["steps"][few] / (run.updates_per_epoch or 1), 10.0 ** logs[few]
