@@ -48,7 +48,7 @@ format: $(VENV)/installed-dev  ## what ruff can mend by itself
 test: lint  ## lint, then the test suite
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-demo: $(VENV)/installed-experiments  ## train and compare the five families on the point cloud
+demo: $(VENV)/installed-experiments  ## train and compare the five families on the point cloud, write runs/report.html
 	$(BIN)/hbnode compare point-cloud --overwrite --seeds 10 \
 	    --models NODE ANODE SONODE HBNODE GHBNODE HBNODE:fast $(DEMO_ARGS)
 

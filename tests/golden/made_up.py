@@ -1,5 +1,5 @@
-"""Puts waves in the place of the measured series in plane-vibration/*/context.npz: these data may be
-downloaded by anyone, but not passed on by us. Times, outputs and forecasts stay those of the run."""
+"""Puts waves in the place of the measured series in plane-vibration/*/context.npz: these data may
+be downloaded by anyone, but not passed on by us. All else stays as the run left it."""
 
 import pathlib
 

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import re
 import textwrap
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,9 @@ class Plot:
         """`inline`: for a page, with its names made different from those of other figures and the
         colour of its text taken from around it; otherwise on white, for a file."""
         text = self._saved("svg", None if inline else "white").decode()
-        text = _tidy(text[text.index("<svg") :], self.name).replace(*_FONTS)
+        # Short, since every marker has one.
+        prefix = f"f{zlib.crc32(self.name.encode()) & 0xFFFFF:x}-" if inline else "i"
+        text = _tidy(text[text.index("<svg") :], prefix).replace(*_FONTS)
         label = f'<svg role="img" aria-label="{_escaped(self.title)}"'
         text = text.replace("<svg", label, 1)
         return text.replace(INK, "currentColor") if inline else text
@@ -131,19 +134,20 @@ def _cell(x: Any) -> str:
     return str(x)
 
 
-def _tidy(svg: str, name: str) -> str:
-    """Without what is not needed: comments, metadata, names that nothing refers to, a size in
-    points, decimals beyond the second, the same style on every marker."""
+def _tidy(svg: str, prefix: str) -> str:
+    """With names that begin with `prefix`, and without what is not needed: comments, metadata,
+    names that nothing refers to, a size in points, decimals beyond the second (of markers the
+    first), the same style on every marker."""
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     head, end, rest = svg.partition(">")
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", head) + end + rest
     used = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', svg))
-    short = {long: f"{name}-{number}" for number, long in enumerate(used)}
+    short = {long: f"{prefix}{number}" for number, long in enumerate(used)}
     svg = re.sub(r' id="([^"]+)"', lambda m: f' id="{short[m[1]]}"' if m[1] in used else "", svg)
     svg = re.sub(r'(href="|url\()#([^")]+)', lambda m: f"{m[1]}#{short[m[2]]}", svg)
-    svg = re.sub(r"<[^>]+>", lambda tag: _DECIMALS.sub(_short, tag[0]), svg)
-    svg = re.sub(r"\n\s*", "\n", svg)
+    svg = re.sub(r"<[^>]+>", _rounded, svg)
+    svg = re.sub(r"\n\s*", "\n", svg).replace("<use xlink:href", "<use href")
     svg = _MARKERS.sub(_style_once, svg)
     return re.sub(r"<g>\n</g>\n", "", svg).strip()
 
@@ -159,11 +163,14 @@ def _style_once(group: re.Match) -> str:
     return f"<g{group[1]}{style}>\n{group[2].replace(style, '')}"
 
 
-_DECIMALS = re.compile(r"(?<![#\w])-?\d+\.\d{3,}")
+_DECIMALS = re.compile(r"(?<![#\w])-?\d+\.\d{2,}")
 
 
-def _short(digits: re.Match) -> str:
-    return f"{float(digits[0]):.2f}".rstrip("0").rstrip(".")
+def _rounded(tag: re.Match) -> str:
+    places = 1 if tag[0].startswith("<use") else 2
+    return _DECIMALS.sub(
+        lambda digits: f"{float(digits[0]):.{places}f}".rstrip("0").rstrip("."), tag[0]
+    )
 
 
 def _escaped(text: str) -> str:
