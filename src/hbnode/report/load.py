@@ -215,14 +215,16 @@ def _read(path: Path, name: str, problems: Problems) -> Run | None:
     if (path / "summary.json").exists():
         summary = _object(path / "summary.json", name, problems)
     lines = _lines(path / "metrics.jsonl", name, problems, config["seeds"])
+    if not lines:
+        there = (path / "metrics.jsonl").exists()
+        fault = "has no line that can be used" if there else "is missing"
+        problems.tell(name, f"metrics.jsonl {fault}; the run is left out.")
+        return None
     run = Run(path, name, config, environment, lines, summary, problems)
     if not run.finished:
         run.tell(_how_far(run))
     for seed, why in run.diverged.items():
         run.tell(f"seed {seed} diverged {why}. It is left out of all means.")
-    if not lines:
-        run.tell("no line of metrics.jsonl can be used; the run is left out.")
-        return None
     return run
 
 
@@ -253,7 +255,6 @@ def _lines(path: Path, name: str, problems: Problems, seeds: int) -> list[dict[s
     try:
         text = path.read_text(errors="replace")
     except OSError:
-        problems.tell(name, "metrics.jsonl is missing.")
         return []
     lines = []
     for number, content in enumerate(text.splitlines(), start=1):
@@ -280,7 +281,7 @@ def _is_number(x: Any) -> bool:
 
 
 def _how_far(run: Run) -> str:
-    if not run.lines or run.task in STUDIES:
+    if run.task in STUDIES:
         return "not finished."
     last = max(run.lines, key=lambda line: line["step"])
     return f"not finished: shown up to update {last['step']}, epoch {last.get('epoch', 0):.4g}."

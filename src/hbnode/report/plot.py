@@ -98,8 +98,8 @@ def provenance(runs: Sequence[Run]) -> str:
     for label, told in made.items():
         own = ", ".join(part for part in told if part not in shared)
         parts.setdefault(own, []).append(label)
-    own = [f"{listing(labels)}: {text or 'nothing more'}" for text, labels in parts.items()]
-    return "; ".join([", ".join(shared), *own] if len(parts) > 1 else [", ".join(shared)])
+    own = [f"{listing(labels)}: {text}" for text, labels in parts.items() if text]
+    return "; ".join([", ".join(shared), *own])
 
 
 _SOLVERS = {"default": "the library's solver"}
