@@ -116,10 +116,10 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 arrays = dict(file)
             return arrays, json.loads(arrays.pop("told").tobytes())
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise RunError(f"{path} is damaged ({error}): start anew with --overwrite.") from None
 
     @property
