@@ -239,7 +239,7 @@ def _parse(kind: type, command: str, task: str, model: str, method: str, args: l
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise UsageError(_first_line(told.getvalue())) from None
+        raise UsageError(_complaint(told.getvalue())) from None
     except ValueError as error:  # raised by the settings themselves
         raise UsageError(str(error)) from None
 
@@ -265,11 +265,17 @@ def _check_names(args: list[str], default: Any) -> None:
                 nearest("setting", option, known)
 
 
-def _first_line(message: str) -> str:
-    """What tyro says, without its frame."""
-    lines = [line.strip("│╭╮╰╯─ ") for line in message.splitlines()]
-    lines = [line for line in lines if line]
-    return " ".join(lines[1:2]) or "the command could not be read; see --help."
+def _complaint(message: str) -> str:
+    """What tyro says between its title and the next rule, on one line."""
+    words: list[str] = []
+    for line in message.splitlines()[1:]:
+        text = line.strip(" │╭╮╰╯")
+        if set(text) <= set("─-"):
+            if words:
+                break
+            continue
+        words += text.split()
+    return " ".join(words) or "the command could not be read; see --help."
 
 
 def _value(args: list[str], option: str) -> str | None:
