@@ -1,15 +1,21 @@
 """A strict session: float64, no silent promotion of dtypes or ranks."""
 
+import os
 import pathlib
 
 import jax
 import pytest
 
+# Hundreds of small programs are compiled and run once: compile them fast, not well. XLA reads the
+# variable when the first program is compiled, here and in the processes that tests start.
+FAST_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FAST_TO_COMPILE}".strip()
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# Hundreds of small programs are compiled and run once: compile them fast, not well.
 jax.config.update("jax_disable_most_optimizations", True)
+jax.config.update("jax_num_cpu_devices", 2)  # as the command line has one for each core
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -160,8 +160,9 @@ def test_discrete_adjoint_is_autodiff_through_the_steps(family, solver, gradient
 
     got = jax.jit(jax.value_and_grad(lambda z: loss(z, family, **options)))(z)
     want = jax.jit(jax.value_and_grad(unrolled))(z)
-    for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+    for a, b in zip(got, want, strict=True):  # the value, the gradient
+        a, b = ravel_pytree(a)[0], ravel_pytree(b)[0]
+        assert np.linalg.norm(a - b) <= 1e-12 * np.linalg.norm(b)
     assert len(record) > 3
 
 

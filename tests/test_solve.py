@@ -234,7 +234,7 @@ def test_float32_end_to_end():
             sol = hbnode.solve(make(theta), y0, [0.0, 0.5, 1.0], args=args, rtol=1e-4, atol=1e-4)
             return sum(jnp.sum(y**2) for y in jax.tree.leaves(sol.ys)), sol
 
-        (_, sol), grads = jax.value_and_grad(loss, has_aux=True)(theta, y0)
+        (_, sol), grads = eqx.filter_jit(jax.value_and_grad(loss, has_aux=True))(theta, y0)
         assert all(y.dtype == jnp.float32 for y in jax.tree.leaves(sol.ys)), name
         assert sol.dt.dtype == sol.ts.dtype == jnp.float32
         assert all(g.dtype == jnp.float32 and jnp.all(jnp.isfinite(g)) for g in grads.values())

@@ -296,7 +296,7 @@ def _typed(kind: type, args: list[str], default: Any, prog: str) -> Any:
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise UsageError(_first_line(told.getvalue())) from None
+        raise UsageError(_complaint(told.getvalue())) from None
     except ValueError as error:  # raised by the settings themselves
         raise UsageError(str(error)) from None
 
@@ -322,11 +322,17 @@ def _check_names(args: list[str], default: Any) -> None:
                 nearest("setting", option, known)
 
 
-def _first_line(message: str) -> str:
-    """What tyro says, without its frame."""
-    lines = [line.strip("│╭╮╰╯─ ") for line in message.splitlines()]
-    lines = [line for line in lines if line.strip("-")]  # its rules, where there are no frames
-    return " ".join(lines[1:2]) or "the command could not be read; see --help."
+def _complaint(message: str) -> str:
+    """What tyro says between its title and the next rule, on one line."""
+    words: list[str] = []
+    for line in message.splitlines()[1:]:
+        text = line.strip(" │╭╮╰╯")
+        if set(text) <= set("─-"):
+            if words:
+                break
+            continue
+        words += text.split()
+    return " ".join(words) or "the command could not be read; see --help."
 
 
 def _value(args: list[str], option: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -86,18 +86,25 @@ def _header(summaries: Sequence[dict]) -> list[str]:
     names = ["model", "method"]
     if any("parameters" in summary for summary in summaries):
         names.append("parameters")
-    for split, measures in splits.items():
-        shown = [m for m in measures if not m.startswith("nfe") or (split, m) in _COUNTS]
-        names += [f"{split} {m}" for m in shown if _SHOWN.get(m, True)]
-    if "train" not in splits:
+    for split in sorted(splits, key=_order("train")):
+        measures = sorted(splits[split], key=_order("loss", "accuracy"))
+        shown = [m for m in measures if not m.startswith("nfe")]
+        names += [f"{split} {m}" for m in shown if m not in _NOT_SHOWN]
+    if "train" in splits:
+        names += ["train nfe_forward", "train nfe_backward"]
+    else:
         names += [f"{split} nfe_forward" for split in splits]
     if any("seconds_per_update" in summary for summary in summaries):
         names.append("s/update")
     return [*names, "diverged"]
 
 
-_COUNTS = {("train", "nfe_forward"), ("train", "nfe_backward")}
-_SHOWN = {"one_step_mse": False}
+_NOT_SHOWN = ("one_step_mse",)
+
+
+def _order(*first: str) -> Callable[[str], int]:
+    """Sorts these names before all others."""
+    return lambda name: first.index(name) if name in first else len(first)
 
 
 def _cells(names: Sequence[str], summary: dict[str, Any]) -> list[str]:

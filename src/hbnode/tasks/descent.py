@@ -101,7 +101,7 @@ def _fixed_steps(dynamics, steps: int, landscape: Landscape):
     """Dopri5 with steps of one size: each a solve of its own with nothing to control."""
     method = Method(rtol=1e3, atol=1e3, solver=Dopri5(), max_steps=4)
     rest = jnp.zeros(2)
-    ts = landscape.step * jnp.arange(steps + 1)
+    ts = landscape.step * jnp.arange(steps + 1.0)
 
     @jax.jit
     def run(start):
@@ -119,4 +119,4 @@ def _fixed_steps(dynamics, steps: int, landscape: Landscape):
 
 
 def _distance(path, landscape: Landscape):
-    return jnp.linalg.norm(path - jnp.array(landscape.minimum), axis=1)
+    return jnp.linalg.norm(path - jnp.array([landscape.minimum]), axis=1)

@@ -93,7 +93,8 @@ class ImageClassification(AbstractTask):
         return {name: wanted.astype(np.int32) for name, wanted in rows.items()}
 
     def gather(self, shared, rows):
-        return (shared["images"][rows] - shared["mean"]) / shared["std"], shared["labels"][rows]
+        pixels = shared["images"][rows].astype(shared["mean"].dtype)
+        return (pixels - shared["mean"]) / shared["std"], shared["labels"][rows]
 
     @property
     def _shape(self) -> tuple[int, int, int]:

@@ -81,8 +81,8 @@ class PointCloud(AbstractTask):
 
         counts = evaluations_by_tolerance(self, model, batch, method, TOLERANCES)
         exact = jnp.array(max(EXACT, 10 * jnp.finfo(span.dtype).eps), span.dtype)
-        reached = jax.lax.map(end, counts["tolerance"]) - end(exact)
-        return counts | {"error": jnp.sqrt(jnp.mean(reached**2, axis=(1, 2)))}
+        missed = jax.lax.map(end, counts["tolerance"]) - end(exact)[None]
+        return counts | {"error": jnp.sqrt(jnp.mean(missed**2, axis=(1, 2)))}
 
     def context(self, data):
         points, targets = data["full"]
