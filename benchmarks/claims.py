@@ -173,7 +173,8 @@ def all_claims(runs: dict[str, dict[str, Run]]) -> list[Claim]:
             "Bounded ‖h‖ before training (GHBNODE)",
             "Share of the initialisations with which ‖h(t)‖ exceeds 100 within 64 units of time.",
             rows(
-                ["silverbox"], lambda run: np.mean(run.final("untrained", "norm_max") > 100)[None]
+                ["silverbox"],
+                lambda run: np.array([np.mean(run.final("untrained", "norm_max") > 100)]),
             ),
             ours=("GHBNODE",),
             than=(*BASELINES, "HBNODE"),
