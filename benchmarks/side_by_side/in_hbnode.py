@@ -15,7 +15,7 @@ from hbnode.models import Method
 from .problems import Problem
 from .weights import in_torch_layout, pixels_of
 
-WARM_UP = {"point-cloud": 100, "plane-vibration": 40, "walker2d": 40, "mnist": 12, "cifar10": 12}
+WARM_UP = {"point-cloud": 100, "plane-vibration": 40, "walker2d": 40, "mnist": 6, "cifar10": 6}
 """Updates before anything is measured, so that the field is no longer the one of the start."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -26,61 +26,84 @@ tolerance of 1e-7 (float64) and 1e-5 (float32); for the loss a tenth of it, rela
 The steps of a solve are controlled, not the sum of their errors, nor the error of a derivative."""
 
 
+FEW = 4
+"""Images on which plain diffrax is measured; on a whole batch one update takes it minutes."""
+
+
 def measure_task(name: str, budget: float) -> dict[str, Any]:
     """{model: what was measured}"""
-    return {model: measure(warmed_up(make_problem(name, model)), budget) for model in MODELS}
+    return {model: measure_model(warmed_up(make_problem(name, model)), budget) for model in MODELS}
 
 
-def measure(problem: Problem, budget: float) -> dict[str, Any]:
+def measure_model(problem: Problem, budget: float) -> dict[str, Any]:
     """**Arguments:** `budget`: seconds for the interleaved repeats."""
-    told: dict[str, dict] = {name: {} for name in VERSIONS}
-    updates: dict[str, Any] = {
-        DIFFRAX: DiffraxUpdate(problem),
-        FAST: HbnodeUpdate(problem, problem.method("fast")),
-        PAPER: HbnodeUpdate(problem, problem.method("paper")),
-    }
-    runs: dict[str, Callable[[], object]] = {}
-    losses, gradients = {}, {}
-    for name, update in updates.items():
-        start = time.perf_counter()
-        program = update.function.lower(*update.arguments).compile()
-        told[name]["compile_seconds"] = time.perf_counter() - start
-        memory = program.memory_analysis()
-        told[name]["temporary_megabytes"] = memory.temp_size_in_bytes / 1e6
-        runs[name] = lambda program=program, update=update: jax.block_until_ready(
-            program(*update.arguments)
-        )
-        _, _, out = program(*update.arguments)
-        losses[name], gradients[name] = float(out[0]), update.gradient(out)
-        if name == DIFFRAX:
-            told[name]["steps"] = int(out[2])
-        else:
-            told[name] |= {"nfe_forward": int(out[2]), "nfe_backward": int(out[3])}
-
-    pytorch = TorchUpdate(problem)
-    start = time.perf_counter()
-    losses[TORCH] = pytorch()
-    told[TORCH]["first_seconds"] = time.perf_counter() - start
-    gradients[TORCH] = pytorch.gradient()
-    told[TORCH] |= dict(zip(("nfe_forward", "nfe_backward"), pytorch.nfe, strict=True))
-    told[TORCH]["threads"] = faster_threads(pytorch)
-    runs = {TORCH: lambda: (pytorch(), pytorch.reset())} | runs
-
-    agreement = compare(losses, gradients, AGREEMENT[8 * np.dtype(problem.dtype).itemsize])
-    times = in_turns(runs, budget)
-    for name in VERSIONS:
-        told[name]["seconds"] = times[name]
-        told[name]["loss"] = losses[name]
-        told[name] |= agreement[name]
-        told[name]["peak_megabytes"] = peak_megabytes(runs[name])
+    if problem.of_images:
+        told = measure(problem, (TORCH, FAST, PAPER), budget)
+        few = measure(problem.cut(FEW), (DIFFRAX, FAST, PAPER), budget / 4)
+    else:
+        told, few = measure(problem, VERSIONS, budget), None
     field, product = bare_field(problem, seconds=0.3)
     return {
         "versions": told,
+        "few_images": few,
         "field_seconds": field,
         "product_seconds": product,
         "tolerance": problem.tolerance,
         "bits": 8 * np.dtype(problem.dtype).itemsize,
     }
+
+
+def measure(problem: Problem, names: Sequence[str], budget: float) -> dict[str, dict[str, Any]]:
+    """{version: what was measured of it}"""
+    told: dict[str, dict] = {name: {} for name in names}
+    runs: dict[str, Callable[[], object]] = {}
+    losses, gradients = {}, {}
+    for name in names:
+        make = _pytorch if name == TORCH else _compiled
+        runs[name], losses[name], gradients[name], told[name] = make(problem, name)
+    agreement = compare(losses, gradients, AGREEMENT[8 * np.dtype(problem.dtype).itemsize])
+    times = in_turns(runs, budget)
+    for name in names:
+        told[name] |= {"seconds": times[name], "loss": losses[name], **agreement[name]}
+        told[name]["peak_megabytes"] = peak_megabytes(runs[name])
+    return told
+
+
+def _pytorch(problem: Problem, name: str):
+    update = TorchUpdate(problem)
+    told: dict[str, Any] = {"threads": faster_threads(update)}
+    start = time.perf_counter()
+    loss = update()
+    told["first_seconds"] = time.perf_counter() - start
+    gradient = update.gradient()
+    told |= dict(zip(("nfe_forward", "nfe_backward"), update.nfe, strict=True))
+    update.reset()
+    return lambda: (update(), update.reset()), loss, gradient, told
+
+
+def _compiled(problem: Problem, name: str):
+    def make():
+        if name == DIFFRAX:
+            return DiffraxUpdate(problem)
+        return HbnodeUpdate(problem, problem.method("fast" if name == FAST else "paper"))
+
+    told: dict[str, Any] = {}
+    for label in ("compile_seconds", "warm_compile_seconds"):
+        jax.clear_caches()  # of this process; what is on the disk stays
+        start = time.perf_counter()
+        update = make()
+        program = update.function.lower(*update.arguments).compile()
+        told[label] = time.perf_counter() - start
+    _, _, out = program(*update.arguments)
+    counts = {"steps": int(out[2])}
+    if name != DIFFRAX:
+        counts = {"nfe_forward": int(out[2]), "nfe_backward": int(out[3])}
+    told |= counts | {"temporary_megabytes": program.memory_analysis().temp_size_in_bytes / 1e6}
+
+    def run():
+        return jax.block_until_ready(program(*update.arguments))
+
+    return run, float(out[0]), update.gradient(out), told
 
 
 def faster_threads(update: TorchUpdate) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from jaxtyping import PyTree
 
 from hbnode.experiments import EXPERIMENTS, build, preset
 from hbnode.models import Method, OdeRnn
-from hbnode.tasks import AbstractTask
+from hbnode.tasks import AbstractTask, ImageClassification
 
 TASKS = ("point-cloud", "plane-vibration", "walker2d", "mnist", "cifar10")
 MODELS = ("HBNODE", "GHBNODE")
@@ -42,6 +43,14 @@ class Problem(NamedTuple):
     def recurrent(self) -> bool:
         return isinstance(self.model, OdeRnn)
 
+    @property
+    def of_images(self) -> bool:
+        return isinstance(self.task, ImageClassification)
+
+    def cut(self, count: int) -> Problem:
+        """The problem with the first samples of the batch alone."""
+        return self._replace(batch=jax.tree.map(lambda x: x[:count], self.batch))
+
     def method(self, kind: str) -> Method:
         """The library's method `fast` or `paper` at the tolerance of the task."""
         return preset(self.name, self.model_name, "paper", kind).solver.method()
@@ -54,7 +63,7 @@ def precision(name: str) -> int:
 
 def make_problem(name: str, model_name: str) -> Problem:
     """The problem with a freshly initialised model."""
-    settings = preset(name, model_name, "paper", "fast")
+    settings = _settings(name, model_name)
     task = build(name, model_name, settings)
     assert isinstance(task, AbstractTask)
     shared, rows = _data(name)
@@ -80,6 +89,15 @@ def make_problem(name: str, model_name: str) -> Problem:
 @functools.cache
 def _data(name: str) -> tuple[Any, Any]:
     """What all seeds share, and the training set of seed 0."""
-    task = build(name, MODELS[0], preset(name, MODELS[0], "paper", "fast"))
+    task = build(name, MODELS[0], _settings(name, MODELS[0]))
     assert isinstance(task, AbstractTask)
     return jax.tree.map(jnp.asarray, task.shared()), task.data(0)["train"]
+
+
+def _settings(name: str, model_name: str) -> Any:
+    """The paper's, with fewer images where one file of them will do."""
+    settings = preset(name, model_name, "paper", "fast")
+    if name == "cifar10":
+        images = dataclasses.replace(settings.data, train=5000, batches=(1,))
+        settings = dataclasses.replace(settings, data=images)
+    return settings
