@@ -14,6 +14,7 @@ from .networks import Dense as Dense
 from .networks import DenseField as DenseField
 from .networks import Linear as Linear
 from .networks import count_parameters as count_parameters
+from .networks import elu as elu
 from .networks import hard_tanh as hard_tanh
 from .networks import leaky_relu as leaky_relu
 from .ode_block import OdeBlock as OdeBlock

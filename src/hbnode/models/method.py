@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple, final
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from ..dynamics import AbstractDynamics
-from ..solve import RESULTS, AbstractGradient, Solution, solve
+from ..solve import RESULTS, AbstractGradient, AbstractNystrom, Solution, prefers_nystrom, solve
 
 
 @final
@@ -27,6 +28,16 @@ class Method(eqx.Module):
     gradient: AbstractGradient | None = None
     warm_start: bool = eqx.field(static=True, default=True)
     max_steps: int = eqx.field(static=True, default=4096)
+
+    def or_else(
+        self, dynamics: AbstractDynamics, pair: AbstractNystrom, gradient: AbstractGradient
+    ) -> Method:
+        """The method with what suits a model in the place of each `None`; `pair` where the
+        dynamics have a Nyström form."""
+        solver = pair if self.solver is None and prefers_nystrom(dynamics) else self.solver
+        return dataclasses.replace(
+            self, solver=solver, gradient=gradient if self.gradient is None else self.gradient
+        )
 
     def solve(
         self, dynamics: AbstractDynamics, y0: PyTree, ts: Array, *, dt0=None, probe=None

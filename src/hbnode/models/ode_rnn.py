@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, final
@@ -13,25 +12,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from ..dynamics import AbstractDynamics, Paced
-from ..solve import Checkpointed, Nystrom4, prefers_nystrom
+from ..solve import Checkpointed, Nystrom4
 from .method import Method, Pass, failure_code
 from .networks import Dense, Linear
 from .ode_block import position
 
 INTERVAL = (0.0, 1.0)
-INTERVAL_STEPS = 8
-"""Steps whose states are kept for the backward pass; an interval has few."""
+INTERVAL_STEPS = 2
+"""Steps whose states are kept for the backward pass; most intervals take no more."""
 
 
 def for_intervals(method: Method, dynamics: AbstractDynamics) -> Method:
     """The method with what suits many short intervals in the place of each `None`: the pair with
     the fewest stages, since every interval is begun anew, and room for few steps."""
-    solver, gradient = method.solver, method.gradient
-    if solver is None and prefers_nystrom(dynamics):
-        solver = Nystrom4()
-    if gradient is None:
-        gradient = Checkpointed(INTERVAL_STEPS)
-    return dataclasses.replace(method, solver=solver, gradient=gradient)
+    return method.or_else(dynamics, Nystrom4(), Checkpointed(INTERVAL_STEPS))
 
 
 @final

@@ -7,6 +7,7 @@ from .adjoints import AbstractGradient as AbstractGradient
 from .adjoints import Checkpointed as Checkpointed
 from .adjoints import ContinuousAdjoint as ContinuousAdjoint
 from .adjoints import DiscreteAdjoint as DiscreteAdjoint
+from .nystrom import AbstractNystrom as AbstractNystrom
 from .nystrom import Nystrom4 as Nystrom4
 from .nystrom import Nystrom5 as Nystrom5
 from .nystrom import Nystrom6 as Nystrom6

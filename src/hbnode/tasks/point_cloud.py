@@ -16,6 +16,7 @@ from ..models import (
     DenseField,
     Linear,
     OdeBlock,
+    elu,
     field_inputs,
     hard_tanh,
     is_second_order,
@@ -52,7 +53,7 @@ class PointCloud(AbstractTask):
     def model(self, key):
         start_key, field_key, readout_key = jax.random.split(key, 3)
         sizes = (field_inputs(self.family, self.n), self.h, self.h, self.n)
-        field = DenseField(Dense(sizes, jax.nn.elu, key=field_key))
+        field = DenseField(Dense(sizes, elu, key=field_key))
         start = None
         if is_second_order(self.family):
             start = VelocityStart(Dense((2, self.h, self.h, self.n), hard_tanh, key=start_key))

@@ -1,0 +1,1 @@
+"""One update of each training task, written three ways, side by side."""
