@@ -1,1 +1,2 @@
-def write_page(found): return ""
+def write_page(found):
+    return ""
