@@ -22,7 +22,7 @@ from .nystrom import Nystrom4, Nystrom8
 from .solution import Solution, Stats
 
 # Above this damping the transformed equation grows so fast within a step that a Runge–Kutta pair
-# needs fewer evaluations; measured on an oscillator, see docs/benchmarks.md.
+# needs fewer evaluations; measured on oscillators, see docs/solvers.md.
 STIFF_DAMPING = 20.0
 
 
