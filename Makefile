@@ -12,9 +12,10 @@ PYTHON ?= python3.11 python3 python3.12 python3.13 python3.14 python
 # Passed on, for instance `make test PYTEST_ARGS="-k nystrom"` or `make demo DEMO_ARGS="--out /tmp/runs"`.
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 CODE := src tests benchmarks
 
-.PHONY: help venv lint format test demo bench-core clean
+.PHONY: help venv lint format test demo bench bench-core clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' Makefile | expand -t 20
@@ -51,6 +52,9 @@ test: lint  ## lint, then the test suite
 demo: $(VENV)/installed-experiments  ## train and compare the five families on the point cloud, write runs/report.html
 	$(BIN)/hbnode compare point-cloud --overwrite --seeds 10 \
 	    --models NODE ANODE SONODE HBNODE GHBNODE HBNODE:fast $(DEMO_ARGS)
+
+bench: $(VENV)/installed-bench  ## training beside torchdiffeq and plain diffrax: docs/benchmarks.md
+	$(BIN)/python benchmarks/training.py $(BENCH_ARGS)
 
 bench-core: $(VENV)/installed-bench  ## solvers and gradients beside other libraries
 	$(BIN)/python benchmarks/work_precision.py

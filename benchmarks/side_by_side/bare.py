@@ -57,7 +57,7 @@ def _each(function, field, h, seconds: float) -> float:
 
     run(1)
     count = max(1, int(seconds / run(1)))
-    return min(run(count) for _ in range(7)) / count / UNROLLED
+    return min(run(count) for _ in range(5)) / count / UNROLLED
 
 
 def _state(problem: Problem) -> jax.Array:

@@ -22,7 +22,8 @@ MODELS = ("HBNODE", "GHBNODE")
 
 
 class Problem(NamedTuple):
-    """All versions are made from this. `next_batch` draws another batch of the training set."""
+    """All versions are made from this. `next_batch` draws another batch of the training set;
+    `cold_seconds` is what compiling the update took for the first time."""
 
     name: str
     model_name: str
@@ -33,6 +34,7 @@ class Problem(NamedTuple):
     tolerance: float
     learning_rate: float
     dtype: Any
+    cold_seconds: float = float("nan")
 
     @property
     def gated(self) -> bool:
