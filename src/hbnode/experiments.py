@@ -238,7 +238,9 @@ EXPERIMENTS: dict[str, Experiment] = {
                 WalkerData(train=8900, validation=900, test=1500),
             ),
             "training": _presets(
-                TrainingSettings(epochs=5.0, batch=256, learning_rate=0.003),
+                TrainingSettings(
+                    epochs=30.0, batch=256, learning_rate=0.003, evaluate_every=2.0
+                ),
                 TrainingSettings(epochs=500.0, batch=256, learning_rate=0.003),
             ),
         },
