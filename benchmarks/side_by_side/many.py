@@ -18,6 +18,7 @@ from hbnode.training.program import make_programs
 from hbnode.training.seeds import Seeds
 
 from .problems import make_problem
+from .timing import temporary_megabytes
 
 SEEDS, UPDATES, REPEATS = 100, 5, 5
 ROOM = (16, 64, 128, 1024)
@@ -85,6 +86,6 @@ def memory_by_steps() -> dict[str, Any]:
                 return jnp.sum(sol.ys[0])
 
             program = jax.jit(jax.grad(loss)).lower(params).compile()
-            row.append(program.memory_analysis().temp_size_in_bytes / 1e6)
+            row.append(temporary_megabytes(program))
         found[type(gradient).__name__] = row
     return found

@@ -14,20 +14,16 @@ from .bare import bare_field
 from .in_diffrax import DiffraxUpdate
 from .in_hbnode import HbnodeUpdate, warmed_up
 from .in_torch import TorchUpdate
+from .page import DIFFRAX, FAST, FEW, PAPER, TORCH
 from .problems import MODELS, Problem, make_problem
-from .timing import in_turns, peak_megabytes
+from .timing import in_turns, peak_megabytes, temporary_megabytes
 
-TORCH, DIFFRAX, FAST, PAPER = "torchdiffeq", "diffrax", "hbnode", "hbnode, paper's method"
 VERSIONS = (TORCH, DIFFRAX, FAST, PAPER)
 
 AGREEMENT = {64: 2e-3, 32: 2e-2}
 """Bounds of what the versions may differ by: the gradient, ‖difference‖₂ over ‖gradient‖₂, at a
 tolerance of 1e-7 (float64) and 1e-5 (float32); for the loss a tenth of it, relative to 1 + |loss|.
 The steps of a solve are controlled, not the sum of their errors, nor the error of a derivative."""
-
-
-FEW = 4
-"""Images on which plain diffrax is measured; on a whole batch one update takes it minutes."""
 
 
 def measure_task(name: str, budget: float) -> dict[str, Any]:
@@ -101,7 +97,7 @@ def _compiled(problem: Problem, name: str):
     counts = {"steps": int(out[2])}
     if name != DIFFRAX:
         counts = {"nfe_forward": int(out[2]), "nfe_backward": int(out[3])}
-    told |= counts | {"temporary_megabytes": program.memory_analysis().temp_size_in_bytes / 1e6}
+    told |= counts | {"temporary_megabytes": temporary_megabytes(program)}
 
     def run():
         return jax.block_until_ready(program(*update.arguments))

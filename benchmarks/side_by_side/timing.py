@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 
 def in_turns(
@@ -24,6 +25,11 @@ def in_turns(
             run()
             times[name].append(time.perf_counter() - begin)
     return times
+
+
+def temporary_megabytes(program: Any) -> float:
+    """What a compiled program sets aside beside its arguments and results."""
+    return program.memory_analysis().temp_size_in_bytes / 1e6
 
 
 def peak_megabytes(run: Callable[[], object]) -> float:
