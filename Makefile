@@ -59,6 +59,7 @@ bench: $(VENV)/installed-bench  ## training beside torchdiffeq and plain diffrax
 bench-core: $(VENV)/installed-bench  ## solvers and gradients beside other libraries
 	$(BIN)/python benchmarks/work_precision.py
 	$(BIN)/python benchmarks/gradients.py
+	$(BIN)/python benchmarks/damping.py
 
 clean:  ## removes the virtual environment, caches and builds; keeps runs/
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache

@@ -102,7 +102,9 @@ def draw(results: dict, path: str) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import FixedLocator, NullFormatter, ScalarFormatter
 
+    plt.rcParams["svg.fonttype"] = "none"
     colours = dict(
         zip(
             SOLVERS, ["#000000", "#999999", "#0072B2", "#E69F00", "#CC79A7", "#009E73"], strict=True
@@ -123,6 +125,9 @@ def draw(results: dict, path: str) -> None:
                     lw=1.2, label=name,
                 )  # fmt: skip
             ax.grid(alpha=0.25, which="major")
+            ax.xaxis.set_major_locator(FixedLocator([20, 50, 100, 200, 500, 1000]))
+            ax.xaxis.set_major_formatter(ScalarFormatter())
+            ax.xaxis.set_minor_formatter(NullFormatter())
             ax.set_xlabel(f"{direction} NFE")
             if row == 0:
                 ax.set_title(title)
