@@ -174,7 +174,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 GHBNODE=(12, 51),
             ),
             "data": _presets(
-                CifarData(train=6400, validation=250, test=500, shrink=4, batches=(1,)),
+                CifarData(train=5000, validation=250, test=500, shrink=4, batches=(1,)),
                 CifarData(train=45000, validation=5000, test=10000),
             ),
             "training": _presets(
