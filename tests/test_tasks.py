@@ -1,6 +1,7 @@
 """The experiments: their data, losses and arrays, on data made here."""
 
 import dataclasses
+import os
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +10,12 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from hbnode import HBNODE, NODE, DiscreteAdjoint
+from hbnode.data import DataError
 from hbnode.experiments import EXPERIMENTS, FAMILIES, build, preset
 from hbnode.models import Method
 from hbnode.solve import Dopri5
 from hbnode.tasks import (
+    AbstractTask,
     Descent,
     ImageClassification,
     PlaneVibration,
@@ -255,3 +258,23 @@ def test_every_preset_builds(task):
         for name in ("quick", "paper"):
             for method in ("paper", "fast"):
                 assert build(task, model, preset(task, model, name, method))
+
+
+@pytest.mark.parametrize("task", ["mnist", "cifar10", "plane-vibration", "walker2d"])
+def test_quick_presets_find_their_real_data(monkeypatch, task):
+    """As many samples as they ask for."""
+    if not os.environ.get("HBNODE_DATA_DIR"):
+        pytest.skip("HBNODE_DATA_DIR is not set, so that there are no real data to test with")
+    monkeypatch.setenv("HBNODE_OFFLINE", "1")
+    settings = preset(task, "HBNODE", "quick", "paper")
+    made = build(task, "HBNODE", settings)
+    assert isinstance(made, AbstractTask)
+    try:
+        data = made.data(0)
+    except DataError as error:
+        pytest.skip(str(error))
+    assert set(data) == {"train", "validation", "test"}
+    for split, rows in data.items():
+        count = len(jax.tree.leaves(rows)[0])
+        assert count == getattr(settings.data, split, count) > 0
+    settings.training.updates(len(jax.tree.leaves(data["train"])[0]))
