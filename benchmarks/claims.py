@@ -63,8 +63,11 @@ def told(values: np.ndarray) -> str:
     values = values[np.isfinite(values)]
     if not values.size:
         return "–"
-    mean = f"{values.mean():.0f}" if abs(values.mean()) >= 100 else f"{values.mean():.3g}"
-    return mean if values.size < 2 else f"{mean} ± {values.std(ddof=1):.2g}"
+    mean, std = values.mean(), values.std(ddof=1) if values.size > 1 else None
+    shown = f"{mean:.0f}" if abs(mean) >= 100 else f"{mean:.3g}"
+    if std is None:
+        return shown
+    return f"{shown} ± {std:.0f}" if std >= 10 else f"{shown} ± {std:.2g}"
 
 
 class Claim(NamedTuple):
