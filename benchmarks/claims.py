@@ -67,6 +67,8 @@ def told(values: np.ndarray) -> str:
     shown = f"{mean:.0f}" if abs(mean) >= 100 else f"{mean:.3g}"
     if std is None:
         return shown
+    if std < 1e-12 * abs(mean):  # rounding alone
+        std = 0.0
     return f"{shown} ± {std:.0f}" if std >= 10 else f"{shown} ± {std:.2g}"
 
 
