@@ -17,6 +17,7 @@ import numpy as np
 BASELINES, OURS = ("NODE", "ANODE", "SONODE"), ("HBNODE", "GHBNODE")
 TRAINED = ("point-cloud", "mnist", "cifar10", "plane-vibration", "walker2d")
 SEPARATED = 1e-3
+LANDSCAPES, NEAR = ("rosenbrock", "beale"), 0.05
 
 
 class Run(NamedTuple):
@@ -185,7 +186,37 @@ def all_claims(runs: dict[str, dict[str, Run]]) -> list[Claim]:
             than=(*BASELINES, "HBNODE"),
         ),
     ]
+    claims.append(
+        Claim(
+            "Separation of the point cloud",
+            f"Share of the runs whose training MSE stays above {SEPARATED:g}.",
+            rows(
+                ["point-cloud"],
+                lambda run: np.array([np.mean(run.final("full", "loss") >= SEPARATED)]),
+            ),
+        )
+    )
+    flows = [run for run in runs.get("descent", {}).values() if run.config["method"] == "paper"]
+    claims.append(
+        Claim(
+            "Faster descent of the heavy-ball flow (HBNODE) than of the gradient flow (NODE)",
+            f"Time until within {NEAR:g} of the minimum.",
+            {
+                name: {run.config["model"]: passage(run, name) for run in flows}
+                for name in LANDSCAPES
+            }
+            if flows
+            else {},
+            ours=("HBNODE",),
+            than=("NODE",),
+        )
+    )
     return [claim for claim in claims if claim.rows]
+
+
+def passage(run: Run, landscape: str) -> np.ndarray:
+    arrays = run.arrays("arrays.npz")
+    return arrays[f"{landscape}_first_passage"][np.isclose(arrays["near"], NEAR)]
 
 
 def steepness(run: Run, nfe: str) -> np.ndarray:
@@ -221,7 +252,7 @@ def passages(runs: dict[str, Run]) -> list[str]:
     first = next(iter(runs.values())).arrays("arrays.npz")
     near = [f"{x:g}" for x in first["near"]]
     out += [f"| function | flow | {' | '.join(near)} |", "|---|---|" + "---|" * len(near)]
-    for name in ("rosenbrock", "beale"):
+    for name in LANDSCAPES:
         for run in runs.values():
             times = run.arrays("arrays.npz")[f"{name}_first_passage"]
             cells = [f"{t:.2f}" if np.isfinite(t) else "never" for t in times]
